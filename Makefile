@@ -1,0 +1,29 @@
+# Each target creates the environment first if it is missing; nothing is installed by hand.
+PYTHON ?= python3
+VENV ?= .venv
+BIN := $(VENV)/bin
+READY := $(VENV)/.ready
+
+.PHONY: perf test test-slow lint clean
+
+perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
+	$(BIN)/python -m pytest perf --perf-device cpu --perf-threads 1 --perf-baseline main
+
+test: $(READY)  ## The test suite, without the slow part.
+	$(BIN)/python -m pytest tests -m "not slow"
+
+test-slow: $(READY)
+	$(BIN)/python -m pytest tests -m slow
+
+lint: $(READY)
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+$(READY): pyproject.toml .ci/constraints.txt
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[library,plots,peers,dev]"
+	@touch $@
+
+clean:
+	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
