@@ -1,0 +1,158 @@
+"""Wall-clock sampling on the CPU. Hooks never measure; only this module reads the clock.
+
+A sample is the time of one call, in seconds: the mean over a loop where a call is too short for
+the clock. Samples keep their order in time. A few samples, drawn beforehand, keep what the call
+returned, copied at once, so that the timed work itself is verified.
+"""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import random
+import statistics
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+# Shorter calls are looped until one sample lasts this long: a thousand times the clock's own cost.
+SHORTEST_SAMPLE = 100e-6
+MOST_SAMPLES = 1000
+KEPT = 3
+
+
+@dataclass(frozen=True)
+class Budget:
+    """Seconds to sample for, and the fewest samples."""
+
+    max_time: float
+    min_rounds: int
+
+
+@dataclass
+class Timing:
+    """Raw samples and how they came about. All times in seconds; `busy` is all that was timed."""
+
+    samples: list[float]
+    loops: int
+    first_call: float
+    warmup_calls: int
+    steady: bool
+    busy: float = 0.0
+    kept: list[Any] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Target:
+    """What is timed.
+
+    Args:
+        calls: one closure per set of inputs; samples take turns. With `reset`, a closure consumes
+            its inputs, and is called once between two resets.
+        keep: turns a returned value into a copy that later calls cannot touch.
+        reset: restores consumed inputs, outside the timed region.
+    """
+
+    calls: Sequence[Callable[[], Any]]
+    keep: Callable[[int, Any], Any]
+    reset: Callable[[], None] | None = None
+
+
+def measure(target: Target, budget: Budget, seed: int = 0) -> Timing:
+    """Warm up until steady, then sample."""
+    with _no_gc():
+        first = _time(target.calls[0], 1)
+        times, steady = _warm_up(target, budget, first)
+        per_call = statistics.median(times[len(times) // 2 :])
+        loops = _loops(target, per_call)
+        rounds = _rounds(budget, per_call * loops)
+        timing = Timing([], loops, first, len(times), steady, sum(times))
+        kept = frozenset(random.Random(seed).sample(range(rounds), min(KEPT, rounds)))
+        for index in range(rounds):
+            which = index % len(target.calls)
+            timing.samples.append(_sample(target, which, loops, index in kept, timing))
+    timing.busy += sum(timing.samples) * loops
+    return timing
+
+
+def _warm_up(target: Target, budget: Budget, first: float) -> tuple[list[float], bool]:
+    """Call until a third of the calls is no faster than the third before it, for a tenth of the
+    budget at most. Returns the seconds of each call, and whether they became steady."""
+    limit, spent, times = budget.max_time / 10, first, [first]
+    turns = itertools.cycle(range(len(target.calls)))
+    while spent < limit or len(times) < 3:
+        if len(times) >= 2 and spent > 5 * limit:
+            break
+        if target.reset:
+            target.reset()
+        times.append(_time(target.calls[next(turns)], 1))
+        spent += times[-1]
+        third = len(times) // 3
+        if third >= 10 and len(times) % 10 == 0:
+            late = statistics.median(times[-third:])
+            if late > 0.95 * statistics.median(times[-2 * third : -third]):
+                return times, True
+    return times, False
+
+
+def _loops(target: Target, per_call: float) -> int:
+    if target.reset is not None:
+        return len(target.calls)
+    return max(1, int(SHORTEST_SAMPLE / max(per_call, 1e-9)))
+
+
+def _rounds(budget: Budget, per_sample: float) -> int:
+    wanted = int(budget.max_time / max(per_sample, 1e-9))
+    return max(budget.min_rounds, min(wanted, MOST_SAMPLES))
+
+
+def _sample(target: Target, which: int, loops: int, keep: bool, timing: Timing) -> float:
+    """Seconds per call of one sample."""
+    if target.reset is not None:
+        return _sample_consuming(target, keep, timing)
+    call = target.calls[which]
+    if not keep:
+        return _time(call, loops) / loops
+    start = time.perf_counter_ns()
+    for _ in itertools.repeat(None, loops - 1):
+        call()
+    returned = call()
+    stop = time.perf_counter_ns()
+    timing.kept.append(target.keep(which, returned))
+    return (stop - start) / 1e9 / loops
+
+
+def _sample_consuming(target: Target, keep: bool, timing: Timing) -> float:
+    """Each closure once, on inputs that were just restored."""
+    assert target.reset is not None
+    target.reset()
+    start = time.perf_counter_ns()
+    for call in target.calls:
+        returned = call()
+    stop = time.perf_counter_ns()
+    if keep:
+        last = len(target.calls) - 1
+        timing.kept.append(target.keep(last, returned))
+    return (stop - start) / 1e9 / len(target.calls)
+
+
+def _time(call: Callable[[], Any], loops: int) -> float:
+    start = time.perf_counter_ns()
+    for _ in itertools.repeat(None, loops):
+        call()
+    return (time.perf_counter_ns() - start) / 1e9
+
+
+@contextmanager
+def _no_gc() -> Iterator[None]:
+    """A collection in the middle of a sample is no property of the call."""
+    enabled = gc.isenabled()
+    gc.collect(0)
+    gc.disable()
+    try:
+        yield
+    finally:
+        if enabled:
+            gc.enable()

@@ -1,0 +1,198 @@
+"""Judge an output against the expected one: structure, dtype, shape, NaN, every element.
+
+An element is right if `|got - expected| <= rtol * (|expected| + rms(expected)) + atol`, and the
+whole leaf must also satisfy `||got - expected|| <= rtol / 4 * ||expected|| + atol * sqrt(n)`.
+The rms term admits the rounding of sums whose terms cancel; a leaf that is expected to be all
+zeros must be zero (or within `atol`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from . import trees
+from .leaves import is_array
+
+if TYPE_CHECKING:
+    import torch
+    from torch import Tensor
+
+# Relative tolerance of one element by dtype: dozens of units in the last place, below what a
+# narrower type inside would cause (tf32 costs 3e-4, bfloat16 4e-3). Integers and bools are exact.
+RTOL = {"float64": 1e-11, "float32": 1e-5, "float16": 6e-3, "bfloat16": 4e-2}
+
+
+@dataclass(frozen=True)
+class Mismatch:
+    """The first thing that is wrong with an output."""
+
+    where: str
+    what: str
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.what}"
+
+
+@dataclass(frozen=True)
+class Accuracy:
+    """The error to float64: relative norm over all leaves, and the worst element over its rms."""
+
+    norm: float = 0.0
+    worst: float = 0.0
+
+    def merge(self, other: Accuracy) -> Accuracy:
+        return Accuracy(max(self.norm, other.norm), max(self.worst, other.worst))
+
+
+@dataclass(frozen=True)
+class Tolerance:
+    """`rtol` None means: by dtype."""
+
+    rtol: float | None = None
+    atol: float = 0.0
+
+    def relative(self, dtype: torch.dtype) -> float:
+        return RTOL.get(real_name(dtype), 0.0) if self.rtol is None else self.rtol
+
+
+def real_name(dtype: torch.dtype) -> str:
+    """The name of the real dtype behind a complex one: `complex64` computes in float32."""
+    name = str(dtype).removeprefix("torch.")
+    return {"complex64": "float32", "complex128": "float64", "complex32": "float16"}.get(name, name)
+
+
+def compare(
+    got: Any, expected: Any, dtypes: Any, tolerance: Tolerance, where: str = "output"
+) -> tuple[Mismatch | None, Accuracy]:
+    """Compare two trees of results.
+
+    Args:
+        got: what the backend returned.
+        expected: what the reference returned in float64.
+        dtypes: a tree like `expected` with the sets of dtypes that are right, None for any.
+        where: the name of the root in messages.
+    """
+    below, wanted = trees.children(got), trees.children(expected)
+    if (below is None) != (wanted is None) or trees.kind(got) != trees.kind(expected):
+        what = f"expected a {trees.kind(expected)}, got a {trees.kind(got)}"
+        if type(got) is not type(expected):
+            what += f" ({type(got).__name__} in place of {type(expected).__name__})"
+        return Mismatch(where, what), Accuracy()
+    if below is None or wanted is None:
+        return compare_leaf(got, expected, dtypes, tolerance, where)
+    accuracy = Accuracy()
+    mine, theirs = dict(below), dict(wanted)
+    allowed = dict(trees.children(dtypes) or ())
+    for key in theirs:
+        name = f"{where}[{key!r}]"
+        wrong, one = compare(mine[key], theirs[key], allowed.get(key), tolerance, name)
+        accuracy = accuracy.merge(one)
+        if wrong:
+            return wrong, accuracy
+    return None, accuracy
+
+
+def compare_leaf(
+    got: Any, expected: Any, dtypes: Any, tolerance: Tolerance, where: str
+) -> tuple[Mismatch | None, Accuracy]:
+    left, right = as_tensor(got), as_tensor(expected)
+    if right is None or left is None:
+        if left is None and right is None and (got is expected or bool(got == expected)):
+            return None, Accuracy()
+        return Mismatch(where, f"expected {_brief(expected)}, got {_brief(got)}"), Accuracy()
+    if left.shape != right.shape:
+        what = f"expected shape {tuple(right.shape)}, got {tuple(left.shape)}"
+        return Mismatch(where, what), Accuracy()
+    if dtypes and left.dtype not in dtypes:
+        names = " or ".join(sorted(str(dtype) for dtype in dtypes))
+        return Mismatch(where, f"expected dtype {names}, got {left.dtype}"), Accuracy()
+    return _compare_values(left, right, tolerance, where)
+
+
+def as_tensor(leaf: Any) -> Tensor | None:
+    """A plain strided tensor of the leaf's values, or None if it is no number.
+
+    A tensor subclass is no plain tensor: it may compute later, outside the timed call.
+    """
+    import torch
+
+    if type(leaf) in (torch.Tensor, torch.nn.Parameter):
+        plain: Tensor = leaf.detach()
+        return plain.to_dense() if plain.layout is not torch.strided else plain
+    if is_array(leaf) and leaf.dtype.kind in "fciub":
+        return torch.as_tensor(leaf.copy() if leaf.ndim else leaf.item(), dtype=_dtype_of(leaf))
+    if isinstance(leaf, bool | int | float | complex):
+        dtype = {float: torch.float64, complex: torch.complex128}.get(type(leaf))
+        return torch.tensor(leaf, dtype=dtype)
+    return None
+
+
+def _dtype_of(array: Any) -> torch.dtype:
+    import torch
+
+    return torch.from_numpy(array.reshape(-1)[:0].copy()).dtype
+
+
+def _compare_values(
+    got: Tensor, expected: Tensor, tolerance: Tolerance, where: str
+) -> tuple[Mismatch | None, Accuracy]:
+    import torch
+
+    if got.numel() == 0:
+        return None, Accuracy()
+    if got.dtype.is_complex != expected.dtype.is_complex:
+        return Mismatch(where, f"expected {expected.dtype}, got {got.dtype}"), Accuracy()
+    rtol = tolerance.relative(got.dtype)
+    left, right = got.cpu(), expected.cpu()
+    if not (left.dtype.is_floating_point or left.dtype.is_complex):
+        wrong = left != right
+        if not wrong.any():
+            return None, Accuracy()
+        return _describe(left, right, wrong, where), Accuracy()
+    if left.dtype.is_complex:
+        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right)
+    # A value beyond the narrow type's range is rightly infinite there.
+    reach = right.to(left.dtype).to(torch.float64)
+    left, right = left.to(torch.float64), right.to(torch.float64)
+    right = torch.where(reach.isinf(), reach, right)
+    both_nan = left.isnan() & right.isnan()
+    same = both_nan | (left == right)
+    finite = right.isfinite()
+    error = torch.where(same, 0.0, (left - right).abs())
+    squares = torch.where(finite, right, 0.0).square()
+    rms = squares.mean().sqrt().item()
+    limit = torch.where(finite, rtol * (right.abs() + rms) + tolerance.atol, 0.0)
+    wrong = ~(error <= limit)  # NaN compares false and is wrong
+    size = squares.sum().sqrt().item()
+    distance = torch.where(finite, error, 0.0).square().sum().sqrt().item()
+    accuracy = Accuracy(
+        _ratio(distance, size), _ratio(error[finite].amax().item(), rms) if finite.any() else 0.0
+    )
+    if wrong.any():
+        return _describe(left, right, wrong, where), accuracy
+    if not distance <= rtol / 4 * size + tolerance.atol * left.numel() ** 0.5:
+        what = f"relative norm of the error {accuracy.norm:.3g}, allowed {rtol / 4:.3g}"
+        return Mismatch(where, what), accuracy
+    return None, accuracy
+
+
+def _ratio(error: float, scale: float) -> float:
+    """`error / scale`, finite: JSON has no infinity, and NaN never passes."""
+    if error == 0:
+        return 0.0
+    ratio = error / scale if scale else 1e300
+    return ratio if ratio == ratio and ratio < 1e300 else 1e300
+
+
+def _describe(got: Tensor, expected: Tensor, wrong: Tensor, where: str) -> Mismatch:
+    count, total = int(wrong.sum()), wrong.numel()
+    first = tuple(int(i) for i in wrong.nonzero()[0])
+    mine, theirs = got[first].item(), expected[first].item()
+    what = f"{count} of {total} elements are wrong, first at {first}: expected {theirs:.9g}, "
+    return Mismatch(where, what + f"got {mine:.9g}")
+
+
+def _brief(value: Any) -> str:
+    text = f"{type(value).__module__}.{type(value).__qualname__} {value!r}"
+    return text if len(text) <= 120 else text[:117] + "..."

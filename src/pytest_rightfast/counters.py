@@ -1,0 +1,81 @@
+"""Exact counts of what one call does, taken in an untimed pass in the steady state.
+
+Everything is counted twice; only what agrees is exact and may gate, and only against the same
+torch, Triton and Python. ATen operators come from a dispatch mode, allocations from the profiler's
+memory events (those of C++ operators included), Python calls from the interpreter.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+Counts = dict[str, int]
+
+
+def count(
+    call: Callable[[], Any], reset: Callable[[], None] | None = None
+) -> tuple[Counts, list[str]]:
+    """Counts of one call that agree between two runs, and the names of those that do not.
+
+    `reset` restores inputs that the call consumes; it runs uncounted.
+    """
+    first, second = _pass(call, reset), _pass(call, reset)
+    exact = {name: n for name, n in first.items() if second.get(name) == n}
+    return exact, sorted((first.keys() | second.keys()) - exact.keys())
+
+
+def _pass(call: Callable[[], Any], reset: Callable[[], None] | None) -> Counts:
+    counts: Counts = {}
+    for counter in (dispatched, _python_calls):
+        if reset:
+            reset()
+        counts |= counter(call)
+    return counts
+
+
+def dispatched(call: Callable[[], Any]) -> Counts:
+    """Operators by name, and memory taken: number, bytes, peak."""
+    from torch.autograd.profiler import profile
+    from torch.utils._python_dispatch import TorchDispatchMode
+
+    counts: Counts = {"operators": 0}
+
+    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
+        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
+            counts["operators"] += 1
+            name = f"operators/{func.name()}"
+            counts[name] = counts.get(name, 0) + 1
+            return func(*args, **(kwargs or {}))
+
+    with profile(profile_memory=True, use_kineto=False) as recorded, Counter():  # type: ignore[no-untyped-call]
+        call()
+    sizes = [e.nbytes() for e in recorded.kineto_results.events() if e.name() == "[memory]"]
+    held = peak = 0
+    for size in sizes:
+        held += size
+        peak = max(peak, held)
+    taken = [size for size in sizes if size > 0]
+    return {
+        **counts,
+        "allocations": len(taken),
+        "allocated_bytes": sum(taken),
+        "peak_bytes": peak,
+    }
+
+
+def _python_calls(call: Callable[[], Any]) -> Counts:
+    calls = 0
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    before = sys.getprofile()
+    sys.setprofile(note)
+    try:
+        call()
+    finally:
+        sys.setprofile(before)
+    return {"python_calls": calls}

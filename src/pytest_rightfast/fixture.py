@@ -1,0 +1,316 @@
+"""`perf(...)`: the stages of one case, in order: verify, time, verify again, count, judge."""
+
+from __future__ import annotations
+
+import time
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from . import clock_cpu, counters, leaves, timing
+from .case import Backend, Call, PerfCase, build_case
+from .compare import Mismatch
+from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
+from .machine import Ceilings, affinity, environment
+from .options import Options
+from .results import Row
+from .state import DEFAULTS, changes, restore, torch_state
+from .verify import Verifier
+
+# Beyond a measured ceiling by this factor a time is not believed.
+IMPLAUSIBLE = 1.3
+
+
+@dataclass
+class PerfSession:
+    """What the cases of one run share.
+
+    Attributes:
+        rows: results so far, in order.
+        total: perf cases collected.
+        benchmarks: what was entered into pytest-benchmark, for saving a baseline.
+        stored, stored_name: medians of the run that is compared with, and its file.
+        import_changes: global torch state changed by importing a file, by file.
+        affinity: the CPUs of the process at the start.
+        case, cache: expected answers of the case at hand.
+    """
+
+    options: Options
+    root: Path
+    rows: list[Row] = field(default_factory=list)
+    ceilings: Ceilings = field(default_factory=Ceilings)
+    import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
+    total: int = 0
+    benchmarks: list[Any] = field(default_factory=list)
+    stored: dict[str, float] | None = None
+    stored_name: str = ""
+    note: str = ""
+    affinity: list[int] = field(default_factory=affinity)
+    case: str = ""
+    cache: dict[object, Any] = field(default_factory=dict)
+
+    def cache_of(self, case: str) -> dict[object, Any]:
+        """Expected answers of the case at hand; those of the one before are dropped."""
+        if case != self.case:
+            self.case, self.cache = case, {}
+        return self.cache
+
+
+class _Stopwatch:
+    """Adds up the time spent in user code."""
+
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def __call__(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        start = time.perf_counter()
+        try:
+            return function(*args, **kwargs)
+        finally:
+            self.seconds += time.perf_counter() - start
+
+
+class BackendFailed(Exception):
+    """The backend raised; told apart from an error of the case or of its reference."""
+
+
+class Perf:
+    """The `perf` fixture. Call it once per test: `perf(function, *args, reference=...)`."""
+
+    def __init__(
+        self,
+        session: PerfSession,
+        test_id: str,
+        case_id: str,
+        backend: Backend | None,
+        threads: int,
+    ) -> None:
+        self.session = session
+        self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
+        self.row: Row | None = None
+
+    def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
+        """Verify `function`, time it, and return its row.
+
+        Args:
+            function: what is measured; a `Backend` from the `backend` argument, or any callable.
+            args, keywords: its arguments. The names in `pytest_rightfast.RESERVED` describe the
+                case instead (see `PerfCase`).
+
+        Raises:
+            WrongAnswer: a subject is wrong.
+            CaseError: the case is written wrong.
+            StateError: global torch state was changed.
+        """
+        __tracebackhide__ = True
+        if self.row is not None:
+            raise CaseError(
+                "perf was called twice in one test",
+                expected="one call a test, so that each has an id of its own",
+                remedy="use @pytest.mark.parametrize or perf_backends",
+            )
+        import torch
+
+        backend = function if isinstance(function, Backend) else self._backend
+        role = backend.role if backend else "subject"
+        name = backend.name if backend else _name(function)
+        plain = function.function if isinstance(function, Backend) else function
+        case, plain = _with_module(build_case(args, keywords), plain)
+        self.row = row = Row(
+            self._id, self._case_id, name, role, device=self.session.options.device
+        )
+        row.environment = environment(self.session.root, row.device)
+        row.threads_asked, row.threads = self._threads, torch.get_num_threads()
+        start, users = time.perf_counter(), _Stopwatch()
+        before = torch_state()
+        row.state = {key: v for key, v in before.items() if v != DEFAULTS[key]}
+        try:
+            self._run(plain, case, row, users)
+        except BackendFailed as failed:
+            self._failed(row, failed.__cause__ or failed)
+        except BaseException as error:
+            if row.status == "ok":
+                row.status, row.reason = "error", f"{type(error).__name__}: {error}"
+                row.samples = []
+            raise
+        finally:
+            row.overhead = time.perf_counter() - start - users.seconds
+            self._check_state(row, before)
+        return row
+
+    def _run(
+        self, function: Callable[..., Any], case: PerfCase, row: Row, users: _Stopwatch
+    ) -> None:
+        __tracebackhide__ = True
+        if self.session.import_changes:
+            raise _polluted(self.session.import_changes)
+        cache = self.session.cache_of(f"{row.case}, {row.threads} threads")
+        seed = zlib.crc32(row.case.encode())
+        verifier = Verifier(case, attributed(function), seed, cache, users)
+        wrong = verifier.before()
+        if not wrong and self.session.options.timing:
+            wrong = self._time(function, case, row, verifier, users)
+        if not wrong and row.role == "subject":
+            wrong = self._count(function, case, row, verifier, users)
+        row.inputs = verifier.fingerprint
+        row.error, row.worst_error = verifier.accuracy.norm, verifier.accuracy.worst
+        self._judge(row, wrong or self._implausible(case, row, verifier))
+
+    def _time(
+        self,
+        function: Callable[..., Any],
+        case: PerfCase,
+        row: Row,
+        verifier: Verifier,
+        users: _Stopwatch,
+    ) -> Mismatch | None:
+        probe = verifier.draw(0)
+        start = time.perf_counter()
+        attributed(function)(*probe.args, **probe.kwargs)
+        per_call = time.perf_counter() - start
+        users.seconds += per_call
+        options = self.session.options
+        budget = clock_cpu.Budget(options.max_time, options.min_rounds)
+        with _blamed():
+            made = users(timing.target, function, case, verifier.draw, per_call)
+            taken = clock_cpu.measure(made, budget, seed=verifier.seed)
+        users.seconds += taken.busy
+        row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
+        row.warmup_calls, row.steady = taken.warmup_calls, taken.steady
+        return verifier.after(taken.kept)
+
+    def _count(
+        self,
+        function: Callable[..., Any],
+        case: PerfCase,
+        row: Row,
+        verifier: Verifier,
+        users: _Stopwatch,
+    ) -> Mismatch | None:
+        with _blamed():
+            made = timing.target(function, case, verifier.draw, 1.0)
+            row.counters, row.inexact = counters.count(made.calls[0], made.reset)
+        users.seconds += 4 * (row.median or 0.0)
+        if row.counters.get("operators") or row.counters.get("allocations") or case.backward:
+            return None
+        fresh = verifier.draw(3)
+        anew = counters.dispatched(lambda: function(*fresh.args, **fresh.kwargs))
+        if anew["operators"]:
+            what = f"a repeated input costs no operators, a fresh one {anew['operators']}: cached"
+            return Mismatch("output", what)
+        return None
+
+    def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
+        """Work out rates, and refuse a time that this machine cannot reach."""
+        if case.moved_bytes is None and case.flops is None:
+            return None
+        call = verifier.draw(0)
+        row.moved_bytes, row.flops = _amount(case.moved_bytes, call), _amount(case.flops, call)
+        if not self.session.options.timing or row.median is None:
+            return None
+        ceilings = self.session.ceilings
+        if row.moved_bytes:
+            row.copy_seconds = ceilings.copy_seconds(row.moved_bytes, row.threads)
+        least = ceilings.least_seconds(row.moved_bytes, row.flops, row.threads)
+        if row.median * IMPLAUSIBLE < least:
+            what = f"implausible: {row.median:.3g} s, this machine needs {least:.3g} s at least"
+            return Mismatch("time", what)
+        return None
+
+    def _judge(self, row: Row, wrong: Mismatch | None) -> None:
+        __tracebackhide__ = True
+        if wrong is None:
+            return
+        row.status, row.reason, row.samples = "wrong", str(wrong), []
+        if row.role == "peer":
+            pytest.skip(f"peer {row.backend} is wrong: {wrong}")
+        raise WrongAnswer(f"{row.backend} is wrong: {wrong}")
+
+    def _failed(self, row: Row, error: BaseException) -> None:
+        """The backend raised: unsupported by its own word, or broken."""
+        __tracebackhide__ = True
+        absent = isinstance(error, ImportError | NotImplementedError) and row.role == "peer"
+        skipped = isinstance(error, Unsupported | pytest.skip.Exception)
+        row.samples, row.reason = [], " ".join(f"{error}".split()) or type(error).__name__
+        row.status = "unsupported" if absent or skipped else "error"
+        if row.status == "unsupported" or row.role == "peer":
+            row.reason = row.reason if skipped else f"{type(error).__name__}: {row.reason}"
+            pytest.skip(f"{row.backend}: {row.reason}")
+        row.reason = f"{type(error).__name__}: {row.reason}"
+        raise error
+
+    def _check_state(self, row: Row, before: dict[str, Any]) -> None:
+        changed = changes(before, torch_state())
+        if changed:
+            restore(before)
+            row.status, row.samples = "error", []
+            row.reason = f"changed global torch state: {changed}"
+            raise StateError(
+                f"{row.backend} changed global torch state",
+                expected="the state after a call as before it",
+                got=changed,
+                remedy="set it inside a context manager; it has been put back",
+            )
+
+
+def attributed(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Mark what `function` raises as the backend's."""
+
+    def call(*args: Any, **kwargs: Any) -> Any:
+        with _blamed():
+            return function(*args, **kwargs)
+
+    return call
+
+
+@contextmanager
+def _blamed() -> Iterator[None]:
+    try:
+        yield
+    except PerfError:
+        raise
+    except (Exception, pytest.skip.Exception) as error:
+        raise BackendFailed from error
+
+
+def _with_module(
+    case: PerfCase, function: Callable[..., Any]
+) -> tuple[PerfCase, Callable[..., Any]]:
+    """A module's parameters are inputs too: it becomes the first argument of its own class."""
+    import torch
+
+    if not isinstance(function, torch.nn.Module):
+        return case, function
+    inner = case.inputs
+    assert inner is not None
+
+    def inputs(generator: Any) -> Call:
+        drawn = PerfCase(inputs=inner, check=bool)
+        call = drawn.draw(generator.initial_seed())
+        return Call((leaves.vary(function, generator), *call.args), call.kwargs)
+
+    # The module takes place 0, so the function's own arguments move up by one.
+    moved = tuple(key + 1 if isinstance(key, int) else key for key in case.mutates)
+    return replace(case, inputs=inputs, mutates=moved), type(function).__call__
+
+
+def _amount(stated: Any, call: Call) -> int | None:
+    return int(stated(*call.args, **call.kwargs)) if callable(stated) else stated
+
+
+def _name(function: Callable[..., Any]) -> str:
+    return getattr(function, "__name__", type(function).__name__)
+
+
+def _polluted(found: dict[str, dict[str, str]]) -> PerfError:
+    return StateError(
+        "global torch state was changed while test files were imported",
+        expected="torch's defaults, for numbers and times that mean the same everywhere",
+        got="; ".join(f"{file}: {changed}" for file, changed in found.items()),
+        remedy="move the setting into a fixture or a context manager",
+    )

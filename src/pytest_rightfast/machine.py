@@ -1,0 +1,166 @@
+"""What machine, software and commit a number belongs to, and what the machine can do at most."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import socket
+import statistics
+import subprocess
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+
+def environment(root: Path, device: str) -> dict[str, Any]:
+    """Saved with every row: host, CPU, GPU, driver, versions, commit, affinity, clock, time."""
+    return {
+        **_hardware(device),
+        **_software(),
+        **_commit(root),
+        "affinity": affinity(),
+        "clock": "perf_counter_ns",
+        "time": datetime.now(UTC).isoformat(timespec="seconds"),
+    }
+
+
+def affinity() -> list[int]:
+    """The CPUs that this process may run on."""
+    if hasattr(os, "sched_getaffinity"):
+        return sorted(os.sched_getaffinity(0))
+    return list(range(os.cpu_count() or 1))
+
+
+@functools.cache
+def _hardware(device: str) -> dict[str, Any]:
+    found: dict[str, Any] = {
+        "host": socket.gethostname(),
+        "cpu": _cpu_name(),
+        "cpu_count": os.cpu_count(),
+        "gpu": None,
+        "driver": None,
+    }
+    if device.startswith("cuda"):
+        import torch
+
+        found["gpu"] = torch.cuda.get_device_name(torch.device(device))
+        found["driver"] = _run(
+            "nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader", cwd=Path()
+        )
+    return found
+
+
+def _cpu_name() -> str:
+    try:
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+@functools.cache
+def _software() -> dict[str, Any]:
+    return {
+        "system": f"{platform.system()} {platform.release()}",
+        "python": platform.python_version(),
+        "torch": version("torch"),
+        "triton": version("triton"),
+        "numpy": version("numpy"),
+        "rightfast": version("rightfast"),
+    }
+
+
+def version(package: str) -> str | None:
+    """The installed version, None if the package is not there."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+@functools.cache
+def _commit(root: Path) -> dict[str, Any]:
+    commit = _run("git", "rev-parse", "HEAD", cwd=root)
+    status = _run("git", "status", "--porcelain", cwd=root) if commit else None
+    return {"commit": commit, "dirty": bool(status) if status is not None else None}
+
+
+def _run(*command: str, cwd: Path) -> str | None:
+    try:
+        done = subprocess.run(
+            command, cwd=cwd or None, capture_output=True, text=True, timeout=10, check=True
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip()
+
+
+class Ceilings:
+    """The least time that this machine needs for given bytes or operations, measured once each.
+
+    Bytes are timed as `copy_` of half as many (each is read once and written once), so in the same
+    cache regime as the case.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, object, int], float] = {}
+
+    def copy_seconds(self, moved_bytes: int, threads: int) -> float:
+        """Seconds of `copy_` that reads and writes `moved_bytes` in all, call included."""
+        key = ("copy", max(1, moved_bytes // 2), threads)
+        if key not in self._known:
+            self._known[key] = _time_copy(max(1, moved_bytes // 2))
+        return self._known[key]
+
+    def flops_per_second(self, dtype: str, threads: int) -> float:
+        """The rate of a matrix product in `dtype`."""
+        key = ("flops", dtype, threads)
+        if key not in self._known:
+            self._known[key] = _matmul_rate(dtype)
+        return self._known[key]
+
+    def least_seconds(self, moved_bytes: int | None, flops: int | None, threads: int) -> float:
+        """No honest call of this size can be faster; a call's own overhead is not counted."""
+        least = 0.0
+        if moved_bytes:
+            overhead = self.copy_seconds(2, threads)
+            least = max(0.0, self.copy_seconds(moved_bytes, threads) - overhead)
+        if flops:
+            least = max(least, flops / self.flops_per_second("float32", threads))
+        return least
+
+
+def _time_copy(size: int) -> float:
+    import torch
+
+    source = torch.zeros(size, dtype=torch.uint8).random_(1, 255)
+    target = torch.empty_like(source)
+    return best_median(lambda: target.copy_(source))
+
+
+def _matmul_rate(dtype: str, n: int = 512) -> float:
+    import torch
+
+    a = torch.randn(n, n, dtype=getattr(torch, dtype))
+    return 2 * n**3 / best_median(lambda: a @ a)
+
+
+def best_median(call: Callable[[], Any], seconds: float = 0.02) -> float:
+    """The lower quartile of some dozen samples: a ceiling should not be slowed by noise."""
+    call()
+    start = time.perf_counter()
+    call()
+    loops = max(1, int(seconds / 12 / max(time.perf_counter() - start, 1e-7)))
+    samples = []
+    for _ in range(12 if loops > 1 else 4):
+        start = time.perf_counter()
+        for _ in range(loops):
+            call()
+        samples.append((time.perf_counter() - start) / loops)
+    return statistics.quantiles(samples, n=4)[0]

@@ -1,0 +1,100 @@
+"""Command line, ini and markers, frozen into one object that is passed down."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from .errors import PerfError
+
+
+@dataclass(frozen=True)
+class Options:
+    """What this run was asked to do. Times are in seconds."""
+
+    device: str = "cpu"
+    threads: tuple[int, ...] = (1,)
+    cpus: tuple[int, ...] | None = None
+    json: Path | None = None
+    baseline: str | None = None
+    timing: bool = True
+    max_time: float = 1.0
+    min_rounds: int = 5
+
+
+def add_options(parser: pytest.Parser) -> None:
+    group = parser.getgroup("rightfast", "performance cases, verified before they are timed")
+    group.addoption(
+        "--perf-device", default="cpu", metavar="DEVICE", help="cpu (default), cuda or cuda:1"
+    )
+    group.addoption(
+        "--perf-threads",
+        default="1",
+        metavar="N[,N]",
+        help="torch CPU threads; several numbers run each case once per number (default: 1)",
+    )
+    group.addoption(
+        "--perf-cpus", metavar="LIST", help="pin the process to these CPUs, such as 0-3,8"
+    )
+    group.addoption(
+        "--perf-json", metavar="FILE", type=Path, help="write all rows with their raw samples"
+    )
+    group.addoption(
+        "--perf-baseline",
+        metavar="NAME",
+        help="compare with the saved run of this name; make it if there is none",
+    )
+
+
+def read_options(config: pytest.Config) -> Options:
+    """Parse and check; a bad value is a usage error that names the option."""
+    get = config.getoption
+    return Options(
+        device=_device(get("--perf-device")),
+        threads=_threads(get("--perf-threads")),
+        cpus=_cpus(get("--perf-cpus")),
+        json=get("--perf-json"),
+        baseline=get("--perf-baseline"),
+        timing=bool(get("--benchmark-enable")) or not get("--benchmark-disable"),
+        max_time=float(get("--benchmark-max-time")),
+        min_rounds=int(get("--benchmark-min-rounds")),
+    )
+
+
+def usage(option: str, *, expected: str, got: object, remedy: str | None = None) -> Exception:
+    """A `pytest.UsageError` in the house style."""
+    return pytest.UsageError(str(PerfError(option, expected=expected, got=got, remedy=remedy)))
+
+
+def _device(text: str) -> str:
+    kind, _, index = text.partition(":")
+    if not kind.isalpha() or (index and not index.isdigit()) or text.endswith(":"):
+        raise usage("--perf-device", expected="cpu, cuda or cuda:1", got=text)
+    return text
+
+
+def _threads(text: str) -> tuple[int, ...]:
+    parts = text.split(",")
+    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+        raise usage("--perf-threads", expected="positive numbers such as 1 or 1,2", got=text)
+    return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _cpus(text: str | None) -> tuple[int, ...] | None:
+    if text is None:
+        return None
+    if not hasattr(os, "sched_getaffinity"):
+        raise usage("--perf-cpus", expected="Linux", got=os.name, remedy="leave the option out")
+    chosen: set[int] = set()
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        if not first.isdigit() or (last and not last.isdigit()) or part.endswith("-"):
+            raise usage("--perf-cpus", expected="a list such as 0-3,8", got=text)
+        chosen.update(range(int(first), int(last or first) + 1))
+    there = os.sched_getaffinity(0)
+    if not chosen or not chosen <= there:
+        raise usage("--perf-cpus", expected=f"some of {sorted(there)}", got=text)
+    return tuple(sorted(chosen))

@@ -1,0 +1,62 @@
+"""Fill memory that nobody wrote, so that an unwritten element shows as a huge number or NaN.
+
+On glibc, `mallopt(M_PERTURB)` fills every block that malloc hands out (seen to reach all CPU
+blocks of torch; numpy's from 32 KB up). Elsewhere torch's own fill of uninitialised memory is
+used, which needs its deterministic mode. Both are switched off again before anything is timed.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+_M_PERTURB = -6
+# glibc fills new blocks with the complement: 0xFE bytes are -1.7e38 in float32 and bfloat16,
+# NaN in float16, -5e303 in float64.
+_PERTURB_BYTE = 0x01
+
+
+@functools.cache
+def _mallopt() -> Callable[[int, int], int] | None:
+    try:
+        libc = ctypes.CDLL(None)
+        libc.gnu_get_libc_version  # noqa: B018  only glibc has it
+        return libc.mallopt
+    except (OSError, AttributeError, TypeError):
+        return None
+
+
+@contextmanager
+def poisoned() -> Iterator[None]:
+    """Within this context fresh memory holds poison."""
+    mallopt = _mallopt()
+    if mallopt is None:
+        with _torch_fill():
+            yield
+        return
+    mallopt(_M_PERTURB, _PERTURB_BYTE)
+    try:
+        yield
+    finally:
+        mallopt(_M_PERTURB, 0)
+
+
+@contextmanager
+def _torch_fill() -> Iterator[None]:
+    import torch
+    import torch.utils.deterministic
+
+    deterministic: Any = torch.utils.deterministic
+
+    mode = torch.get_deterministic_debug_mode()
+    fill = deterministic.fill_uninitialized_memory
+    torch.use_deterministic_algorithms(True, warn_only=True)
+    deterministic.fill_uninitialized_memory = True
+    try:
+        yield
+    finally:
+        deterministic.fill_uninitialized_memory = fill
+        torch.set_deterministic_debug_mode(mode)

@@ -1,0 +1,177 @@
+"""Rows of results and their file: strict JSON, written to a temporary file and renamed.
+
+A file is `{"schema": 1, "rows": [...]}`; the fields of a row are those of `Row`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import statistics
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields
+from pathlib import Path
+from typing import Any
+
+from .errors import ResultsError
+
+SCHEMA = 1
+STATUSES = ("ok", "wrong", "unsupported", "error")
+
+
+@dataclass
+class Row:
+    """One backend of one case. Times in seconds, per call.
+
+    Attributes:
+        id: the test's node id.
+        case: the id without the backend; rows with the same case are compared.
+        backend, role: its name, and `subject` or `peer`.
+        status: `ok`, `wrong`, `unsupported` or `error`; only `ok` has samples.
+        reason: where and by how much it is wrong, or why it was not run.
+        samples: raw, in time order; empty when timing was off.
+        loops: calls per sample.
+        first_call, warmup_calls, steady: what came before the samples.
+        error, worst_error: to float64; relative norm, and worst element over the rms.
+        counters: exact counts; `inexact` names those that did not repeat.
+        moved_bytes, flops: as the case states them; copy_seconds: `copy_` of the same bytes.
+        inputs: fingerprint of the first draw; the same for all backends of a case.
+        threads_asked, threads: torch's CPU threads, asked and in force.
+        state: global torch state that is not at its default.
+        overhead: what the suite itself took, the callables' and references' own time not counted.
+        environment: machine, versions, commit (see `machine.environment`).
+    """
+
+    id: str
+    case: str
+    backend: str
+    role: str = "subject"
+    status: str = "ok"
+    reason: str | None = None
+    device: str = "cpu"
+    samples: list[float] = field(default_factory=list)
+    loops: int = 1
+    first_call: float | None = None
+    warmup_calls: int = 0
+    steady: bool = False
+    error: float | None = None
+    worst_error: float | None = None
+    counters: dict[str, int] = field(default_factory=dict)
+    inexact: list[str] = field(default_factory=list)
+    moved_bytes: int | None = None
+    flops: int | None = None
+    copy_seconds: float | None = None
+    inputs: str = ""
+    threads_asked: int = 1
+    threads: int = 1
+    state: dict[str, Any] = field(default_factory=dict)
+    overhead: float = 0.0
+    environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def median(self) -> float | None:
+        return statistics.median(self.samples) if self.samples else None
+
+    @property
+    def spread(self) -> float | None:
+        """Interquartile range over the median."""
+        if len(self.samples) < 2:
+            return None
+        low, middle, high = statistics.quantiles(self.samples, n=4)
+        return (high - low) / middle if middle else None
+
+
+def save(path: Path, rows: Sequence[Row]) -> None:
+    """Write all rows, or nothing."""
+    try:
+        text = json.dumps(
+            {"schema": SCHEMA, "rows": [asdict(row) for row in rows]}, allow_nan=False, indent=1
+        )
+    except (TypeError, ValueError) as error:
+        raise ResultsError(f"cannot write {path}: a value is not strict JSON: {error}") from error
+    write_atomically(path, text + "\n")
+
+
+def write_atomically(path: Path, text: str) -> None:
+    """A reader sees the old file or the new one, never half of one."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error}", remedy="name another file") from error
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as error:
+        raise ResultsError(f"cannot write {path}: {error}", remedy="free some space") from error
+    finally:
+        if os.path.exists(temporary):
+            os.unlink(temporary)
+
+
+def load(path: str | Path) -> list[Row]:
+    """Read a results file.
+
+    Raises:
+        ResultsError: not there, truncated, not ours, of a newer schema, or with unknown fields.
+    """
+    try:
+        text = Path(path).read_text(encoding="utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise ResultsError(f"cannot read {path}: {error}") from error
+    try:
+        content = json.loads(text, parse_constant=_refuse)
+    except ValueError as error:
+        raise ResultsError(
+            f"{path} is no complete JSON: {error}",
+            expected="a file written by --perf-json",
+            got=f"{len(text)} characters",
+            remedy="measure again; the file was cut off or is something else",
+        ) from error
+    if not isinstance(content, dict) or "schema" not in content:
+        keys = sorted(content)[:5] if isinstance(content, dict) else type(content).__name__
+        raise ResultsError(
+            f"{path} is not a rightfast results file",
+            expected='{"schema": 1, "rows": [...]}',
+            got=keys,
+            remedy="pytest-benchmark's own files are read by --benchmark-compare",
+        )
+    if content["schema"] != SCHEMA:
+        raise ResultsError(
+            f"{path} has another schema",
+            expected=SCHEMA,
+            got=content["schema"],
+            remedy="read it with the rightfast version that wrote it",
+        )
+    if not isinstance(content.get("rows"), list):
+        raise ResultsError(f"{path} has no rows", expected="a list", got=content.get("rows"))
+    return [_row(path, index, entry) for index, entry in enumerate(content["rows"])]
+
+
+def _row(path: str | Path, index: int, entry: Any) -> Row:
+    known = {f.name for f in fields(Row)}
+    if not isinstance(entry, dict) or not {"id", "case", "backend"} <= set(entry) <= known:
+        raise ResultsError(
+            f"{path}: row {index} does not fit the schema",
+            expected=f"fields among {sorted(known)}",
+            got=sorted(entry) if isinstance(entry, dict) else entry,
+        )
+    row = Row(**entry)
+    if row.status not in STATUSES:
+        raise ResultsError(
+            f"{path}: row {index} has an unknown status", expected=STATUSES, got=row.status
+        )
+    if not all(isinstance(s, int | float) and s > 0 for s in row.samples):
+        raise ResultsError(f"{path}: row {index} has samples that are not positive seconds")
+    return row
+
+
+def _refuse(constant: str) -> float:
+    raise ValueError(f"{constant} is not allowed")

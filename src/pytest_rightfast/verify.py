@@ -1,0 +1,249 @@
+"""Is the answer right? Asked before and after timing, always on fresh draws, in poisoned memory.
+
+One `Verifier` serves one case in one test. Expected answers are kept in a cache that the session
+shares, so that the backends of a case pay for the reference once.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from . import leaves, trees
+from .case import DRAWS, Call, PerfCase
+from .compare import Accuracy, Mismatch, Tolerance, as_tensor, compare
+from .evaluate import Answer, answer
+from .poison import poisoned
+from .reference import ABSENT, Expected, Slopes, allowed_dtypes, check_response, expect
+
+if TYPE_CHECKING:
+    from torch import Tensor
+
+# Called around user code, so that its time is not counted as the suite's.
+Timed = Callable[..., Any]
+
+
+class Verifier:
+    """Checks one backend of one case.
+
+    Args:
+        case: the case.
+        function: the backend.
+        seed: of the case, the same for all of its backends.
+        cache: shared by the backends of one case; emptied when the case changes.
+        users: calls user code and counts its time.
+    """
+
+    def __init__(
+        self,
+        case: PerfCase,
+        function: Callable[..., Any],
+        seed: int,
+        cache: dict[object, Any],
+        users: Timed,
+    ) -> None:
+        self.case, self.function, self.seed = case, function, seed
+        self.cache, self.users = cache, users
+        self.tolerance = Tolerance(case.rtol, case.atol)
+        self.accuracy = Accuracy()
+        self.fingerprint = ""
+
+    def draw(self, number: int, family: str | None = None) -> Call:
+        seed = self.seed * DRAWS + number
+        if family is not None:
+            return self.users(self.case.draw_family, family, seed)  # type: ignore[no-any-return]
+        return self.users(self.case.draw, seed)  # type: ignore[no-any-return]
+
+    def expected(self, number: int, family: str | None = None) -> Expected | None:
+        """The reference's answer to a draw, or None if the case has only a check."""
+        if self.case.reference is None:
+            return None
+        if not self.fingerprint:
+            self.fingerprint = fingerprint(self.draw(0))
+        key = (self.fingerprint, number, family)
+        if key not in self.cache:
+            call = self.draw(number, family)
+            known = (self.fingerprint, "dtypes")
+            if known not in self.cache:
+                self.cache[known] = self.users(allowed_dtypes, self.case, call)
+                self.users(check_response, self.case, call)
+            self.cache[key] = self.users(expect, self.case, call, self.cache[known])
+        return self.cache[key]  # type: ignore[no-any-return]
+
+    def before(self) -> Mismatch | None:
+        """All checks that come before timing."""
+        first = self._once(0)
+        if isinstance(first, Mismatch):
+            return first
+        held, copies = first
+        second = self._once(1)
+        if isinstance(second, Mismatch):
+            return second
+        if changed := _first_difference(held, copies):
+            return Mismatch(changed, "the next call changed this result: its memory was reused")
+        return self._same_address() or self._families()
+
+    def after(self, kept: list[tuple[int, Answer]]) -> Mismatch | None:
+        """Check what timed rounds returned, then one call on a fresh draw."""
+        for number, found in kept:
+            if wrong := self.judge(found, number):
+                return Mismatch(wrong.where, f"in a timed round: {wrong.what}")
+        last = self._once(2)
+        return last if isinstance(last, Mismatch) else None
+
+    def judge(self, found: Answer, number: int, family: str | None = None) -> Mismatch | None:
+        """Compare an answer to the one expected for a draw."""
+        wanted = self.expected(number, family)
+        if wanted is None:
+            return self._property(found, number, family)
+        wrong: Mismatch | None = None
+        if wanted.output is not ABSENT:
+            wrong = self._compare(found.output, wanted.output, wanted.dtypes, "output")
+        for key, value in wanted.mutated.items():
+            name = f"argument {key!r}"
+            wrong = wrong or self._compare(found.mutated[key], value, None, name)
+        for name, gradient in wanted.gradients.items():
+            wrong = wrong or self._gradient(found.gradients.get(name), gradient, name)
+        return wrong
+
+    def _compare(self, got: Any, wanted: Any, dtypes: Any, name: str) -> Mismatch | None:
+        wrong, accuracy = compare(got, wanted, dtypes, self.tolerance, name)
+        self.accuracy = self.accuracy.merge(accuracy)
+        return wrong
+
+    def _property(self, found: Answer, number: int, family: str | None) -> Mismatch | None:
+        assert self.case.check is not None
+        call = self.draw(number, family)
+        verdict = self.users(self.case.check, found.output, *call.args, **call.kwargs)
+        if verdict is None or verdict is True:
+            return None
+        what = f"check returned {verdict!r}" if verdict is False else str(verdict)
+        return Mismatch("output", what)
+
+    def _gradient(self, got: Tensor | None, wanted: Any, name: str) -> Mismatch | None:
+        where = f"gradient of {name}"
+        if got is None:
+            nothing = wanted is None or (not isinstance(wanted, Slopes) and not wanted.any())
+            flat = isinstance(wanted, Slopes) and not any(wanted.values)
+            return None if nothing or flat else Mismatch(where, "no gradient was computed")
+        if isinstance(wanted, Slopes):
+            return self._slopes(got, wanted, where)
+        return self._compare(got, got * 0 if wanted is None else wanted, None, where)
+
+    def _slopes(self, got: Tensor, wanted: Slopes, where: str) -> Mismatch | None:
+        plain = as_tensor(got)
+        shape = wanted.directions[0].shape
+        if plain is None or plain.shape != shape:
+            return Mismatch(where, f"expected shape {tuple(shape)}, got {tuple(got.shape)}")
+        mine = [(plain.to(d.dtype).conj() * d).sum().real.item() for d in wanted.directions]
+        scale = max(map(abs, wanted.values))
+        limit = max(10 * self.tolerance.relative(plain.dtype), 1e-6) * scale + self.case.atol
+        for slope, value in zip(mine, wanted.values):
+            if not abs(slope - value) <= limit:
+                what = f"along a random direction expected {value:.9g}, got {slope:.9g}"
+                return Mismatch(where, what)
+        error = max(abs(a - b) for a, b in zip(mine, wanted.values)) / scale if scale else 0.0
+        self.accuracy = self.accuracy.merge(Accuracy(error, error))
+        return None
+
+    def _once(self, number: int, family: str | None = None) -> Mismatch | tuple[Answer, Answer]:
+        """One call on a draw: right, and inputs left alone. Returns the answer and its copy."""
+        call, pristine = self.draw(number, family), self.draw(number, family)
+        with poisoned():
+            found = self.users(answer, self.function, call, self.case)
+            copies = found.snapshot()  # at once: work that is done later does not count
+        if wrong := self.judge(copies, number, family):
+            return (
+                wrong if family is None else Mismatch(wrong.where, f"family {family}: {wrong.what}")
+            )
+        if changed := self._mutated_input(call, pristine):
+            return changed
+        return found, copies
+
+    def _mutated_input(self, call: Call, pristine: Call) -> Mismatch | None:
+        for key, before in pristine.tree.items():
+            if key in self.case.mutates:
+                continue
+            if changed := _first_difference(call.tree[key], before):
+                where = changed.replace("output", f"argument {key!r}", 1)
+                return Mismatch(where, "the call changed its input (say mutates= if it should)")
+        return None
+
+    def _same_address(self) -> Mismatch | None:
+        """New values in the memory of an earlier call must give their own answer."""
+        if self.case.backward or self.case.mutates:
+            return None
+        call, fresh = self.draw(0), self.draw(1)
+        self.users(answer, self.function, call, self.case)
+        if not _overwrite(call, fresh):
+            return None
+        with poisoned():
+            found = self.users(answer, self.function, call, self.case).snapshot()
+        wrong = self.judge(found, 1)
+        if wrong:
+            return Mismatch(
+                wrong.where, f"new values at the address of an earlier call: {wrong.what}"
+            )
+        return None
+
+    def _families(self) -> Mismatch | None:
+        for family in self.case.families:
+            found = self._once(0, family)
+            if isinstance(found, Mismatch):
+                return found
+        return None
+
+
+def fingerprint(call: Call) -> str:
+    """A hash of all values, shapes and dtypes of one draw."""
+    digest = hashlib.blake2b(digest_size=8)
+    for path, leaf in trees.leaves(call.tree):
+        parts = list(leaves.tensors_of(leaf))
+        digest.update(repr((path, [(t.shape, t.dtype) for _, t in parts])).encode())
+        for _, tensor in parts:
+            digest.update(_bits(tensor).cpu().numpy().data)
+        if not parts and isinstance(leaf, str | int | float | bool | None):
+            digest.update(repr(leaf).encode())
+    return digest.hexdigest()
+
+
+def _overwrite(call: Call, fresh: Call) -> bool:
+    """Copy the values of `fresh` into the tensors of `call`; False if they do not fit."""
+    import torch
+
+    pairs = []
+    for (_, a), (_, b) in zip(trees.leaves(call.tree), trees.leaves(fresh.tree)):
+        pairs += list(zip(leaves.tensors_of(a), leaves.tensors_of(b)))
+    if any(x.shape != y.shape or 0 in x.stride() for (_, x), (_, y) in pairs):
+        return False
+    with torch.no_grad():
+        for (_, target), (_, source) in pairs:
+            target.copy_(source)
+    return True
+
+
+def _first_difference(left: Any, right: Any) -> str | None:
+    """The path of the first leaf whose bits differ; results are compared with their copies."""
+    import torch
+
+    if isinstance(left, Answer):
+        left, right = vars(left), vars(right)
+    for (path, a), (_, b) in zip(trees.leaves(left), trees.leaves(right)):
+        for (suffix, x), (_, y) in zip(leaves.tensors_of(a), leaves.tensors_of(b)):
+            same = x.shape == y.shape and torch.equal(_bits(x), _bits(y))
+            if not same:
+                shown = path[1:] if path and path[0] == "output" else path
+                return trees.show(shown) + suffix
+    return None
+
+
+def _bits(tensor: Tensor) -> Tensor:
+    """Integers of the same bits, so that NaN equals itself and -0 differs from 0."""
+    import torch
+
+    plain = tensor.detach()
+    if plain.layout is not torch.strided:
+        plain = plain.to_dense()
+    plain = plain.resolve_conj().contiguous()
+    return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain
