@@ -132,7 +132,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     session = config.stash.get(SESSION, None)
     if not cases or session is None:
         return
-    session.total = len(cases)
     for option, default in REFUSED.items():
         value = config.getoption(option)
         if option == "--benchmark-timer":
@@ -151,6 +150,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             got="pytest-xdist (-n)",
             remedy="add -n 0 (or -p no:xdist) for the perf folder",
         )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count what will run, after -k and -m took their share."""
+    if perf_session := session.config.stash.get(SESSION, None):
+        perf_session.total = sum(_is_case(item) for item in session.items)
 
 
 def _is_case(item: pytest.Item) -> bool:
