@@ -27,7 +27,7 @@ SESSION = pytest.StashKey[PerfSession]()
 REPORT = pytest.StashKey[pytest.TestReport]()
 
 # Beyond pytest's own exit codes 0 to 5.
-EXIT_NOT_MEASURED = 12
+EXIT_NOT_MEASURED = 13
 
 # pytest-benchmark options that steer its own measuring loop, with their defaults. `max-time` and
 # `min-rounds` are honoured; these have no meaning for samples that are taken elsewhere.
