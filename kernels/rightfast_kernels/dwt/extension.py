@@ -151,6 +151,8 @@ def _fold_strip(middle: Tensor, strip: Tensor, mode: str, dim: int, at_end: bool
         return
     skip = 1 if mode in ("reflect", "antireflect") else 0
     sign = -1 if mode in ("antisymmetric", "antireflect") else 1
-    middle.narrow(dim, n - width - skip if at_end else skip, width).add_(strip.flip(dim), alpha=sign)
+    middle.narrow(dim, n - width - skip if at_end else skip, width).add_(
+        strip.flip(dim), alpha=sign
+    )
     if mode == "antireflect":
         edge.add_(strip.sum(dim, keepdim=True), alpha=2)

@@ -1,86 +1,115 @@
 """The step of reference.py and its adjoint, on contiguous polyphase parts. Not differentiable
-by itself: linear.py wraps each pair.
+by itself: linear.py gives the pair its derivatives.
 
 A filter with F taps and stride 2 reads its (extended) input e as two phases, e[2i] and e[2i+1].
 Split once, every tap of the convolution is one multiply-add over a long contiguous run, which
 the CPU vectorises; taps on stride-2 slices are not vectorised, and a convolution call with one
 input channel is several times slower than either. Two primitives do everything:
 
-    correlate   band[o] = sum_t taps[t] e[2o + t]       e has 2L + F - 2 samples, the band L
-    weave       e[i]    = sum_k taps[i + F - 2 - 2k] band[k],   summed over bands; 2L - F + 2
+    correlate   band[o] = sum_t taps[t] e[2o + t]          L samples from 2L + F - 2
+    scatter     e[i]    = sum_k taps[i - 2k] band[k]       2L + F - 2 samples from L, its adjoint
 
-Each is the other's adjoint up to zero padding, so
+    analysis  = correlate . extend                  its adjoint = fold . scatter
+    synthesis = fold . scatter                      its adjoint = correlate . extend
 
-    analysis  = correlate . extend          its adjoint = fold . weave . pad
-    synthesis = weave                       its adjoint = correlate . pad
-
-(periodization extends the bands periodically first). Tensors are (rows, length, inner) here,
-the transformed axis in the middle. A tap of exactly 0 is skipped.
+where a synthesis step "folds" by cropping (or periodically, in periodization). Tensors are
+(rows, length, inner) here, the transformed axis in the middle. A tap of exactly 0 is skipped.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
-import torch
 from torch import Tensor
 
-from rightfast_kernels.dwt.extension import extend, fold, fold_strips, schedule, strips
+from rightfast_kernels.dwt import phases
+from rightfast_kernels.dwt.extension import fold, fold_strips, schedule
 from rightfast_kernels.dwt.reference import borders, coeff_len
 
 Taps = Sequence[float]
+
+# Samples per block: the block, its phases and its bands should stay in a core's L2 cache.
+BLOCK = 1 << 16
 
 
 def analysis(x: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int) -> tuple[Tensor, Tensor]:
     """`reference.analysis`, for float taps."""
     taps, n = len(dec_lo), x.shape[dim]
-    phases = _phases(_as3(x, dim), *borders(n, taps, mode), mode)
     length = coeff_len(n, taps, mode)
-    lo, hi = (_correlate(phases, t[::-1], length) for t in (dec_lo, dec_hi))
-    return _back(lo, x, dim), _back(hi, x, dim)
+    sides = borders(n, taps, mode)
+    return _correlated(x, (dec_lo[::-1], dec_hi[::-1]), *sides, length, mode, dim)
 
 
 def analysis_adjoint(
     lo: Tensor, hi: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int, n: int
 ) -> Tensor:
     """The adjoint of `analysis`: gradients of the bands -> gradient of the n samples."""
-    taps = len(dec_lo)
-    before, after = borders(n, taps, mode)
-    phases = _scatter((_as3(lo, dim), _as3(hi, dim)), (dec_lo[::-1], dec_hi[::-1]))
-    return _back(_folded(phases, before, n, after, mode), lo, dim)
+    before, after = borders(n, len(dec_lo), mode)
+    return _scattered((lo, hi), (dec_lo[::-1], dec_hi[::-1]), before, n, after, mode, dim)
 
 
 def synthesis(lo: Tensor, hi: Tensor, rec_lo: Taps, rec_hi: Taps, mode: str, dim: int) -> Tensor:
     """`reference.synthesis`, for float taps."""
-    taps, length = len(rec_lo), lo.shape[dim]
-    bands = (_as3(lo, dim), _as3(hi, dim))
-    phases = _scatter(bands, (rec_lo, rec_hi))
-    if mode == "periodization":
-        side = taps // 2 - 1
-        out = _folded(phases, side, 2 * length, side, "periodic")
-    else:
-        out = _folded(phases, taps - 2, 2 * length - taps + 2, taps - 2, "zero")
-    return _back(out, lo, dim)
+    side, how = _synthesis_border(len(rec_lo), mode)
+    n = 2 * lo.shape[dim] + len(rec_lo) - 2 - 2 * side
+    return _scattered((lo, hi), (rec_lo, rec_hi), side, n, side, how, dim)
 
 
 def synthesis_adjoint(
     g: Tensor, rec_lo: Taps, rec_hi: Taps, mode: str, dim: int
 ) -> tuple[Tensor, Tensor]:
     """The adjoint of `synthesis`: gradient of the samples -> gradients of the bands."""
-    taps, n = len(rec_lo), g.shape[dim]
-    side, mode = (taps // 2 - 1, "periodic") if mode == "periodization" else (taps - 2, "zero")
-    phases = _phases(_as3(g, dim), side, side, mode)
-    length = (n + 2 * side - taps + 2) // 2
-    lo, hi = (_correlate(phases, t, length) for t in (rec_lo, rec_hi))
-    return _back(lo, g, dim), _back(hi, g, dim)
+    side, how = _synthesis_border(len(rec_lo), mode)
+    length = (g.shape[dim] + 2 * side - len(rec_lo) + 2) // 2
+    return _correlated(g, (rec_lo, rec_hi), side, side, length, how, dim)
 
 
-def _as3(x: Tensor, dim: int) -> Tensor:
-    """(..., n, ...) -> (rows, n, inner); a view wherever the strides allow one."""
-    shape = x.shape
-    return x.reshape(_product(shape[:dim]), shape[dim], _product(shape[dim + 1 :]))
+def _synthesis_border(taps: int, mode: str) -> tuple[int, str]:
+    return (taps // 2 - 1, "periodic") if mode == "periodization" else (taps - 2, "zero")
 
 
-def _back(y: Tensor, like: Tensor, dim: int) -> Tensor:
-    return y.view([*like.shape[:dim], y.shape[1], *like.shape[dim + 1 :]])
+def _correlated(
+    x: Tensor, taps: Sequence[Taps], before: int, after: int, length: int, mode: str, dim: int
+) -> tuple[Tensor, Tensor]:
+    shape = [*x.shape[:dim], length, *x.shape[dim + 1 :]]
+    lo, hi = x.new_empty(shape), x.new_empty(shape)
+    for x3, lo3, hi3 in _blocks([x, lo, hi], dim):
+        parts = phases.split(x3, before, after, mode)
+        for out, filter_ in ((lo3, taps[0]), (hi3, taps[1])):
+            _correlate(parts, filter_, out)
+    return lo, hi
+
+
+def _scattered(
+    bands: Sequence[Tensor],
+    taps: Sequence[Taps],
+    before: int,
+    n: int,
+    after: int,
+    mode: str,
+    dim: int,
+) -> Tensor:
+    like = bands[0]
+    out = like.new_empty([*like.shape[:dim], n, *like.shape[dim + 1 :]])
+    for lo3, hi3, out3 in _blocks([*bands, out], dim):
+        if mode == "zero" or not (before or after):
+            _scatter_crop((lo3, hi3), taps, before, out3)
+        else:
+            _scatter_fold((lo3, hi3), taps, before, after, mode, out3)
+    return out
+
+
+def _blocks(tensors: Sequence[Tensor], dim: int) -> Iterator[list[Tensor]]:
+    """The tensors as (rows, length, inner), in blocks of rows, or of inner for a single row."""
+    shape = tensors[0].shape
+    rows, inner = _product(shape[:dim]), _product(shape[dim + 1 :])
+    whole = [t.reshape(rows, t.shape[dim], inner) for t in tensors]
+    count = -(-max(t.numel() for t in tensors) // BLOCK)
+    if count <= 1:
+        yield whole
+        return
+    axis, size = (0, rows) if rows > 1 else (2, inner)
+    step = max(1 if axis == 0 else 64, -(-size // count))
+    for start in range(0, size, step):
+        yield [t.narrow(axis, start, min(step, size - start)) for t in whole]
 
 
 def _product(sizes: Sequence[int]) -> int:
@@ -90,65 +119,78 @@ def _product(sizes: Sequence[int]) -> int:
     return total
 
 
-def _phases(x: Tensor, before: int, after: int, mode: str) -> list[Tensor]:
-    """The even and the odd samples of the extended x, each contiguous."""
-    n = x.shape[1]
-    if mode == "periodization" or len(schedule(n, before, after, mode)) > 1:
-        x, before, after = extend(x, before, after, mode, 1), 0, 0
-        n = x.shape[1]
-    left, right = strips(x, before, after, mode, 1)
-    phases = []
-    for p in (0, 1):
-        # The first sample of phase p in each part, by its place in the whole.
-        parts = ((left, p), (x, (p - before) % 2), (right, (p - before - n) % 2))
-        phases.append(torch.cat([t[:, s::2] for t, s in parts if t is not None], 1))
-    return phases
-
-
-def _correlate(phases: Sequence[Tensor], taps: Taps, length: int) -> Tensor:
-    total: Tensor | None = None
+def _correlate(parts: Sequence[Tensor], taps: Taps, out: Tensor) -> None:
+    length, empty = out.shape[1], True
     for t, tap in enumerate(taps):
         if tap == 0:
             continue
-        window = phases[t % 2].narrow(1, t // 2, length)
-        total = window * tap if total is None else total.add_(window, alpha=tap)
-    return torch.zeros_like(phases[0].narrow(1, 0, length)) if total is None else total
+        window = parts[t % 2].narrow(1, t // 2, length)
+        if empty:
+            phases.scale(window, tap, out)
+            empty = False
+        else:
+            out.add_(window, alpha=tap)
+    if empty:
+        out.zero_()
 
 
-def _scatter(bands: Sequence[Tensor], taps: Sequence[Taps]) -> list[Tensor]:
-    """The phases of e[i] = sum_k taps[i - 2k] band[k], i < 2L + F - 2, summed over the bands."""
-    rows, length, inner = bands[0].shape
-    count = length + len(taps[0]) // 2 - 1
-    phases = []
+def _scatter(
+    bands: Sequence[Tensor], taps: Sequence[Taps], p: int, first: int, out: Tensor
+) -> None:
+    """out[q] = e[2 (first + q) + p], e as in the head of this file, summed over the bands."""
+    length, count, empty = bands[0].shape[1], out.shape[1], True
+    for band, filter_ in zip(bands, taps, strict=True):
+        for m, tap in enumerate(filter_[p::2]):
+            start, stop = max(first, m), min(first + count, m + length)
+            if tap == 0 or start >= stop:
+                continue
+            source = band.narrow(1, start - m, stop - start)
+            if not empty:
+                out.narrow(1, start - first, stop - start).add_(source, alpha=tap)
+            elif stop - start == count:
+                phases.scale(source, tap, out)
+            else:
+                out.zero_().narrow(1, start - first, stop - start).add_(source, alpha=tap)
+            empty = False
+    if empty:
+        out.zero_()
+
+
+def _scatter_crop(bands: Sequence[Tensor], taps: Sequence[Taps], before: int, out: Tensor) -> None:
+    """out = e without its first ``before`` samples and what is past the end of out."""
+    rows, n, inner = out.shape
+    in_place = inner >= phases.LONG_RUN
+    parts = []
+    for j in (0, 1):  # out[j::2] is phase (before + j) % 2
+        count, first = (n + 1 - j) // 2, (before + j) // 2
+        part = out[:, j::2] if in_place else out.new_empty((rows, count, inner))
+        _scatter(bands, taps, (before + j) % 2, first, part)
+        parts.append(part)
+    if not in_place:
+        phases.weave(parts, 0, out)
+
+
+def _scatter_fold(
+    bands: Sequence[Tensor],
+    taps: Sequence[Taps],
+    before: int,
+    after: int,
+    mode: str,
+    out: Tensor,
+) -> None:
+    """out = the fold of e: what lies outside is added where the extension had read it."""
+    rows, n, inner = out.shape
+    count = bands[0].shape[1] + len(taps[0]) // 2 - 1
+    parts = [out.new_empty((rows, count, inner)) for _ in (0, 1)]
     for p in (0, 1):
-        phase = bands[0].new_zeros((rows, count, inner))
-        for band, filter_ in zip(bands, taps, strict=True):
-            for m, tap in enumerate(filter_[p::2]):
-                if tap != 0:
-                    phase.narrow(1, m, length).add_(band, alpha=tap)
-        phases.append(phase)
-    return phases
-
-
-def _folded(phases: Sequence[Tensor], before: int, n: int, after: int, mode: str) -> Tensor:
-    """Interleaves the phases of before + n + after samples and folds the borders back into n."""
-    rows, _, inner = phases[0].shape
-    rounds = schedule(n, before, after, mode) if mode != "periodization" else [(0, 0)] * 2
-    if len(rounds) > 1:
-        return fold(_woven(phases, 0, before + n + after), before, n, mode, 1)
-    middle = _woven(phases, before, n)
-    if mode != "zero" and rounds:
-        left, right = _woven(phases, 0, before), _woven(phases, before + n, after)
-        fold_strips(middle, left, right, mode, 1)
-    return middle
-
-
-def _woven(phases: Sequence[Tensor], start: int, count: int) -> Tensor:
-    """Samples start .. start + count - 1 of the signal whose phases these are."""
-    rows, _, inner = phases[0].shape
-    out = phases[0].new_empty((rows, count, inner))
-    for p in (0, 1):
-        first = (p - start) % 2
-        here = out[:, first::2]
-        here.copy_(phases[p].narrow(1, (start + first) // 2, here.shape[1]))
-    return out
+        _scatter(bands, taps, p, 0, parts[p])
+    if mode == "periodization" or len(schedule(n, before, after, mode)) > 1:
+        e = out.new_empty((rows, before + n + after, inner))
+        phases.weave(parts, 0, e)
+        out.copy_(fold(e, before, n, mode, 1))
+        return
+    left, right = (out.new_empty((rows, width, inner)) for width in (before, after))
+    phases.weave(parts, before, out)
+    phases.weave(parts, 0, left)
+    phases.weave(parts, before + n, right)
+    fold_strips(out, left, right, mode, 1)

@@ -54,10 +54,7 @@ def synthesis(
     half = taps // 2
     count = lo.shape[dim] - half + 1
     bands = [band.narrow(dim, half - 1 - m, count) for band in (lo, hi) for m in range(half)]
-    phases = [
-        _weighted(bands, [*_phase(rec_lo, p), *_phase(rec_hi, p)])
-        for p in (0, 1)
-    ]
+    phases = [_weighted(bands, [*_phase(rec_lo, p), *_phase(rec_hi, p)]) for p in (0, 1)]
     x = torch.stack(phases, dim + 1).flatten(dim, dim + 1)
     if mode == "periodization":
         x = x.narrow(dim, (half + 1) % 2, 2 * length)

@@ -31,26 +31,31 @@ def as_tensor(data: Any, what: str = "data") -> Tensor:
 
     Raises TypeError for what is not numeric and for dtypes that no transform takes.
     """
-    if not isinstance(data, Tensor):
-        array = np.asarray(data)
-        if array.dtype.kind not in "biufc":
-            raise TypeError(
-                f"expected {what} to be a tensor or a numeric array-like, got {type(data).__name__}"
-                f" with dtype {array.dtype}"
-            )
-        if array.dtype.kind in "iub" or array.dtype == np.longdouble:
-            array = array.astype(np.float64)
-        elif array.dtype == np.clongdouble:
-            array = array.astype(np.complex128)
-        # torch takes neither negative strides nor read-only memory without a warning.
-        flags_ok = array.flags.writeable and array.dtype.isnative and min(array.strides, default=0) >= 0
-        data = torch.from_numpy(array if flags_ok else array.astype(array.dtype.newbyteorder("=")))
-    if data.dtype not in _COMPUTED:
+    tensor = data if isinstance(data, Tensor) else _from_array(data, what)
+    if tensor.dtype not in _COMPUTED:
         raise TypeError(
-            f"expected {what} of a real, complex or integer dtype, got {data.dtype}; "
+            f"expected {what} of a real, complex or integer dtype, got {tensor.dtype}; "
             "convert it first, for instance with .float()"
         )
-    return data
+    return tensor
+
+
+def _from_array(data: Any, what: str) -> Tensor:
+    array = np.asarray(data)
+    if array.dtype.kind not in "biufc":
+        raise TypeError(
+            f"expected {what} to be a tensor or a numeric array-like, got {type(data).__name__} "
+            f"with dtype {array.dtype}"
+        )
+    if array.dtype.kind in "iub" or array.dtype == np.longdouble:
+        array = array.astype(np.float64)
+    elif array.dtype == np.clongdouble:
+        array = array.astype(np.complex128)
+    # torch takes neither negative strides, nor foreign byte order, nor read-only memory.
+    backwards = any(stride < 0 for stride in array.strides)
+    if backwards or not array.flags.writeable or not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="), order="C")
+    return torch.from_numpy(array)
 
 
 def computed(x: Tensor) -> Tensor:
@@ -80,7 +85,9 @@ def check_axis(axis: Any, ndim: int, what: str = "data") -> int:
     """``axis`` as a non-negative int. Raises AxisError (a ValueError and IndexError)."""
     number = operator.index(axis)
     if not -ndim <= number < ndim:
-        raise AxisError(f"Axis greater than {what} dimensions: got axis {number} for {ndim}-D {what}")
+        raise AxisError(
+            f"Axis greater than {what} dimensions: got axis {number} for {ndim}-D {what}"
+        )
     return number % ndim
 
 
@@ -103,7 +110,9 @@ def check_axes(axes: Any, ndim: int, caller: str, count: int | None = None) -> l
 def check_length(n: int, mode: str) -> None:
     """Raises ValueError if a signal of ``n`` samples cannot be extended by ``mode``."""
     if n < 1:
-        raise ValueError("Value of data_len must be greater than zero: the transformed axis is empty")
+        raise ValueError(
+            "Value of data_len must be greater than zero: the transformed axis is empty"
+        )
     if n == 1 and mode in ("reflect", "antireflect"):
         raise ValueError(
             "Input data length must be greater than 1 for [anti]reflect mode along the "

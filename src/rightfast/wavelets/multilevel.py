@@ -10,9 +10,12 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
+from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
-from rightfast.wavelets.pyramid import Bands, decompose, reconstruct
-from rightfast.wavelets.single import Details2, check_bands, prepare
+from rightfast.wavelets.lengths import check_level
+from rightfast.wavelets.reconstruct import reconstruct
+from rightfast.wavelets.single import check_bands, prepare
+from rightfast.wavelets.step import Axes, Bands
 
 
 def wavedec(
@@ -33,7 +36,8 @@ def wavedec(
         TypeError: data that is not numeric, a level that is not an integer.
     """
     x = as_tensor(data)
-    low, details = decompose(x, prepare(wavelet, mode, [check_axis(axis, x.ndim)]), level)
+    dims = [check_axis(axis, x.ndim)]
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
     return [low, *(bands["d"] for bands in details)]
 
 
@@ -61,8 +65,9 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
         return _level_zero(first)
     low = None if first is None else as_tensor(first, "the approximation")
     details = [{} if d is None else {"d": as_tensor(d, "a detail")} for d in rest]
-    dim = check_axis(axis, _ndim(low, details), "coefficient")
-    return reconstruct(low, details, prepare(wavelet, mode, [dim]))
+    ndim = _ndim(low, details)
+    dim = check_axis(axis, ndim, "coefficient")
+    return reconstruct(low, details, prepare(wavelet, mode, [dim], ndim))
 
 
 def wavedec2(
@@ -78,7 +83,7 @@ def wavedec2(
     if x.ndim < 2:
         raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
     dims = check_axes(axes, x.ndim, "wavedec2", count=2)
-    low, details = decompose(x, prepare(wavelet, mode, dims), level)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
     return [low, *((bands["da"], bands["ad"], bands["dd"]) for bands in details)]
 
 
@@ -94,8 +99,9 @@ def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2
     if not rest:
         return _level_zero(first)
     low = None if first is None else as_tensor(first, "the approximation")
-    dims = check_axes(axes, _ndim(low, details), "waverec2", count=2)
-    return reconstruct(low, details, prepare(wavelet, mode, dims))
+    ndim = _ndim(low, details)
+    dims = check_axes(axes, ndim, "waverec2", count=2)
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim))
 
 
 def wavedecn(
@@ -113,7 +119,7 @@ def wavedecn(
     dims = check_axes(axes, x.ndim, "wavedecn")
     if not dims:
         raise ValueError("Expected at least one axis to transform, got none.")
-    low, details = decompose(x, prepare(wavelet, mode, dims), level)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
     return [low, *details]
 
 
@@ -146,13 +152,19 @@ def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = Non
     if not rest:
         return _level_zero(first)
     low = None if first is None else as_tensor(first, "the approximation")
-    dims = check_axes(axes, _ndim(low, details), "waverecn")
+    ndim = _ndim(low, details)
+    dims = check_axes(axes, ndim, "waverecn")
     wrong = sorted({k for bands in details for k in bands if len(k) != len(dims) or "d" not in k})
     if wrong:
         raise ValueError(
             f"Expected detail keys of {len(dims)} characters with at least one 'd', got {wrong}."
         )
-    return reconstruct(low, details, prepare(wavelet, mode, dims), trim_first=False)
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), trim_first=False)
+
+
+def _decomposed(x: Tensor, axes: Axes, level: int | None) -> tuple[Tensor, list[Bands]]:
+    sizes = [x.shape[dim] for dim, _, _ in axes]
+    return decompose(x, axes, check_level(sizes, [w for _, w, _ in axes], level))
 
 
 def _split(coeffs: Any) -> tuple[Any, Sequence[Any]]:
@@ -178,9 +190,12 @@ def _level_zero(first: Any) -> Tensor:
 
 
 def _ndim(low: Tensor | None, details: Sequence[Bands]) -> int:
-    """Dimensions of the first band there is."""
+    """How many dimensions the bands have."""
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     if not given:
         raise ValueError("At least one coefficient must contain a valid value.")
-    return given[0].ndim
+    ndims = sorted({band.ndim for band in given})
+    if len(ndims) > 1:
+        raise ValueError(f"All coefficients must have a matching number of dimensions, got {ndims}")
+    return ndims[0]

@@ -4,24 +4,17 @@ from typing import Any
 
 from torch import Tensor
 
-from rightfast.wavelets.inputs import (
-    as_tensor,
-    check_axes,
-    check_axis,
-    common_dtype,
-    computed,
-    result_dtype,
-)
-from rightfast.wavelets.modes import as_mode, modes_per_axis
-from rightfast.wavelets.step import Axes, analyse, analyse_axis, synthesise, synthesise_axis
-from rightfast.wavelets.wavelet import as_wavelet, wavelets_per_axis
+from rightfast.wavelets.decompose import decompose
+from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
+from rightfast.wavelets.modes import modes_per_axis
+from rightfast.wavelets.reconstruct import reconstruct
+from rightfast.wavelets.step import Axes, Bands
+from rightfast.wavelets.wavelet import wavelets_per_axis
 
 Details2 = tuple[Tensor, Tensor, Tensor]
 
 
-def dwt(
-    data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1
-) -> tuple[Tensor, Tensor]:
+def dwt(data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> tuple[Tensor, Tensor]:
     """One level of the discrete wavelet transform along one axis.
 
     Args:
@@ -41,10 +34,9 @@ def dwt(
         TypeError: data that is not numeric.
     """
     x = as_tensor(data)
-    mode_name, wavelet = as_mode(mode), as_wavelet(wavelet)
-    lo, hi = analyse_axis(computed(x), check_axis(axis, x.ndim), wavelet, mode_name)
-    dtype = result_dtype(x)
-    return lo.to(dtype), hi.to(dtype)
+    axes = prepare(wavelet, mode, [check_axis(axis, x.ndim)], x.ndim)
+    low, (details,) = decompose(x, axes, 1)
+    return low, details["d"]
 
 
 def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> Tensor:
@@ -64,27 +56,24 @@ def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1
             unknown wavelet or mode, no such axis.
         TypeError: bands that are not numeric.
     """
-    given = [as_tensor(c, name) for c, name in ((cA, "cA"), (cD, "cD")) if c is not None]
-    if not given:
+    low = None if cA is None else as_tensor(cA, "cA")
+    high = None if cD is None else as_tensor(cD, "cD")
+    if low is None and high is None:
         raise ValueError("At least one coefficient parameter must be specified.")
-    if given[0].shape != given[-1].shape:
+    if low is not None and high is not None and low.shape != high.shape:
         raise ValueError(
             "Coefficients arrays must have the same size: got cA "
-            f"{tuple(given[0].shape)} and cD {tuple(given[1].shape)}"
+            f"{tuple(low.shape)} and cD {tuple(high.shape)}"
         )
-    mode_name, wavelet = as_mode(mode), as_wavelet(wavelet)
-    dim = check_axis(axis, given[0].ndim, "coefficient")
-    dtype = common_dtype(given)
-    ready = [computed(band.to(dtype)) for band in given]
-    lo = ready[0] if cA is not None else ready[0].new_zeros(ready[0].shape)
-    hi = ready[-1] if cD is not None else ready[0].new_zeros(ready[0].shape)
-    return synthesise_axis(lo, hi, dim, wavelet, mode_name).to(dtype)
+    ndim = (high if low is None else low).ndim  # type: ignore[union-attr]
+    axes = prepare(wavelet, mode, [check_axis(axis, ndim, "coefficient")], ndim)
+    return reconstruct(low, [{} if high is None else {"d": high}], axes)
 
 
-def prepare(wavelet: Any, mode: Any, dims: list[int]) -> Axes:
-    """(dimension, wavelet, mode) for each axis."""
+def prepare(wavelet: Any, mode: Any, dims: list[int], ndim: int) -> Axes:
+    """(dimension counted from the end, wavelet, mode) for each axis."""
     wavelets, modes = wavelets_per_axis(wavelet, len(dims)), modes_per_axis(mode, len(dims))
-    return list(zip(dims, wavelets, modes, strict=True))
+    return list(zip([dim - ndim for dim in dims], wavelets, modes, strict=True))
 
 
 def dwtn(data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> dict[str, Tensor]:
@@ -105,9 +94,9 @@ def dwtn(data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> 
     x = as_tensor(data)
     if x.ndim < 1:
         raise ValueError("Input data must be at least 1D")
-    bands = analyse(computed(x), prepare(wavelet, mode, check_axes(axes, x.ndim, "dwtn")))
-    dtype = result_dtype(x)
-    return {key: band.to(dtype) for key, band in bands.items()}
+    dims = check_axes(axes, x.ndim, "dwtn")
+    low, (details,) = decompose(x, prepare(wavelet, mode, dims, x.ndim), 1)
+    return {"a" * len(dims): low, **details}
 
 
 def idwtn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> Tensor:
@@ -137,12 +126,11 @@ def idwtn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) 
     dims = check_axes(range(width) if axes is None else axes, first.ndim, "idwtn")
     if len(dims) != width:
         raise ValueError(f"keys of {width} characters need {width} axes, got {len(dims)}")
-    dtype = common_dtype(list(bands.values()))
-    ready: dict[str, Tensor | None] = {k: computed(band.to(dtype)) for k, band in bands.items()}
-    return synthesise(ready, prepare(wavelet, mode, dims)).to(dtype)
+    low = bands.pop("a" * width, None)
+    return reconstruct(low, [bands], prepare(wavelet, mode, dims, first.ndim))
 
 
-def check_bands(coeffs: Any) -> dict[str, Tensor]:
+def check_bands(coeffs: Any) -> Bands:
     """The bands that are there, as tensors, in a new dict."""
     if not isinstance(coeffs, dict):
         raise TypeError(f"expected a dict of bands by key, got {type(coeffs).__name__}")

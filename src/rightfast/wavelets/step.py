@@ -1,83 +1,95 @@
-"""One level over some axes, on checked arguments: picks the kernel, and filters axis by axis."""
+"""One level over some axes, and its adjoint, on checked arguments.
+
+Dimensions are counted from the end (-1 is the last), so that vmap may add some in front. The
+functions take the kernel as an argument: a module with `analysis` and `synthesis`, and the two
+adjoints where those are asked for.
+"""
 
 from collections.abc import Sequence
+from typing import Any
 
 import torch
-from rightfast_kernels.dwt import polyphase, reference
-from rightfast_kernels.dwt.linear import LinearMap
 from torch import Tensor
+from torch.autograd import forward_ad
 
-from rightfast.wavelets.inputs import check_length
 from rightfast.wavelets.wavelet import Wavelet
 
 Axes = Sequence[tuple[int, Wavelet, str]]  # (dimension, wavelet, mode)
+Bands = dict[str, Tensor]
 
 
-def _use_reference(wavelet: Wavelet) -> bool:
-    """Plain ops when a compiler traces (it fuses them) and when filters may learn."""
-    return wavelet.learnable or torch.compiler.is_compiling() or torch.jit.is_tracing()
+def plain_ops(axes: Axes) -> bool:
+    """Whether to run the reference: a compiler traces (and fuses it), or filters may learn."""
+    traced = torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None
+    return traced or any(wavelet.learnable for _, wavelet, _ in axes)
 
 
-def analyse_axis(x: Tensor, dim: int, wavelet: Wavelet, mode: str) -> tuple[Tensor, Tensor]:
-    """One level along one axis: (low, high)."""
-    n = x.shape[dim]
-    check_length(n, mode)
-    lo, hi = wavelet.filters(x, decompose=True)
-    if _use_reference(wavelet):
-        return reference.analysis(x, lo, hi, mode, dim)
-    if not x.requires_grad:
-        return polyphase.analysis(x, lo, hi, mode, dim)
-    back = dim - x.ndim  # from the end: vmap adds dimensions in front
-    low, high = LinearMap(
-        lambda x: polyphase.analysis(x, lo, hi, mode, back % x.ndim),
-        lambda a, d: (polyphase.analysis_adjoint(a, d, lo, hi, mode, back % a.ndim, n),),
-    )(x)
-    return low, high
+def derivatives(x: Tensor) -> bool:
+    """Whether autograd or torch.func may ask for a derivative of what is done to ``x``."""
+    return (
+        (x.requires_grad and torch.is_grad_enabled())
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+    )
 
 
-def synthesise_axis(lo: Tensor, hi: Tensor, dim: int, wavelet: Wavelet, mode: str) -> Tensor:
-    """One level back along one axis, from bands of one shape."""
-    rec_lo, rec_hi = wavelet.filters(lo, decompose=False)
-    length = lo.shape[dim]
-    if length < 1 or (mode != "periodization" and 2 * length - wavelet.rec_len + 2 < 1):
-        raise ValueError(
-            f"Invalid coefficient arrays length {length} for a wavelet of {wavelet.rec_len} taps "
-            f"in mode {mode!r}. Wavelet and mode must be the same as used for decomposition."
-        )
-    if _use_reference(wavelet):
-        return reference.synthesis(lo, hi, rec_lo, rec_hi, mode, dim)
-    if not (lo.requires_grad or hi.requires_grad):
-        return polyphase.synthesis(lo, hi, rec_lo, rec_hi, mode, dim)
-    back = dim - lo.ndim
-    (x,) = LinearMap(
-        lambda a, d: (polyphase.synthesis(a, d, rec_lo, rec_hi, mode, back % a.ndim),),
-        lambda g: polyphase.synthesis_adjoint(g, rec_lo, rec_hi, mode, back % g.ndim),
-    )(lo, hi)
-    return x
-
-
-def analyse(x: Tensor, axes: Axes) -> dict[str, Tensor]:
+def analyse(x: Tensor, axes: Axes, kernel: Any) -> Bands:
     """One level over ``axes``, the first one first: the 2^d bands by key, "aa...a" to "dd...d"."""
     bands = {"": x}
     for dim, wavelet, mode in axes:
-        halves = {key: analyse_axis(band, dim, wavelet, mode) for key, band in bands.items()}
-        bands = {key + "ad"[i]: half[i] for key, half in halves.items() for i in (0, 1)}
+        filters = wavelet.filters(x, decompose=True)
+        halves: Bands = {}
+        for key, band in bands.items():
+            halves[key + "a"], halves[key + "d"] = kernel.analysis(
+                band, *filters, mode, dim % x.ndim
+            )
+        bands = halves
     return bands
 
 
-def synthesise(bands: dict[str, Tensor | None], axes: Axes) -> Tensor:
-    """The inverse of `analyse`, last axis first; None or missing bands are zeros."""
-    todo = dict(bands)
+def analyse_adjoint(bands: Bands, axes: Axes, shape: Sequence[int], kernel: Any) -> Tensor:
+    """The adjoint of `analyse` on data of this ``shape``: gradients of all bands -> of the data."""
     for dim, wavelet, mode in reversed(axes):
-        merged: dict[str, Tensor | None] = {}
-        for key in dict.fromkeys(key[:-1] for key in todo):
-            lo, hi = todo.get(key + "a"), todo.get(key + "d")
-            if lo is None and hi is None:
-                continue
-            lo = torch.zeros_like(hi) if lo is None else lo  # type: ignore[arg-type]
-            hi = torch.zeros_like(lo) if hi is None else hi
-            merged[key] = synthesise_axis(lo, hi, dim, wavelet, mode)
-        todo = merged
-    result = todo[""]
-    assert result is not None
-    return result
+        ndim, n = next(iter(bands.values())).ndim, shape[dim]
+        filters = wavelet.filters(next(iter(bands.values())), decompose=True)
+        bands = {
+            key: kernel.analysis_adjoint(
+                bands[key + "a"], bands[key + "d"], *filters, mode, dim % ndim, n
+            )
+            for key in _parents(bands)
+        }
+    return bands[""]
+
+
+def synthesise(bands: Bands, axes: Axes, kernel: Any) -> Tensor:
+    """The inverse of `analyse`, last axis first; missing bands are zeros."""
+    for dim, wavelet, mode in reversed(axes):
+        like = next(iter(bands.values()))
+        filters = wavelet.filters(like, decompose=False)
+        merged: Bands = {}
+        for key in _parents(bands):
+            lo, hi = bands.get(key + "a"), bands.get(key + "d")
+            lo = torch.zeros_like(hi) if lo is None and hi is not None else lo
+            hi = torch.zeros_like(lo) if hi is None and lo is not None else hi
+            merged[key] = kernel.synthesis(lo, hi, *filters, mode, dim % like.ndim)
+        bands = merged
+    return bands[""]
+
+
+def synthesise_adjoint(g: Tensor, axes: Axes, kernel: Any) -> Bands:
+    """The adjoint of `synthesise`: the gradient of the data -> of all 2^d bands."""
+    bands = {"": g}
+    for dim, wavelet, mode in axes:
+        filters = wavelet.filters(g, decompose=False)
+        halves: Bands = {}
+        for key, band in bands.items():
+            halves[key + "a"], halves[key + "d"] = kernel.synthesis_adjoint(
+                band, *filters, mode, dim % g.ndim
+            )
+        bands = halves
+    return bands
+
+
+def _parents(bands: Bands) -> list[str]:
+    """The keys without their last character, each once, in order."""
+    return list(dict.fromkeys(key[:-1] for key in bands))

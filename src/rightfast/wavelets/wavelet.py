@@ -7,7 +7,7 @@ import pywt
 import torch
 from torch import Tensor
 
-from rightfast.wavelets.catalogue import BUILT_IN, Bank, Facts, bank_of, facts_of
+from rightfast.wavelets.catalogue import BUILT_IN, Bank, Facts, bank_of
 
 TensorBank = tuple[Tensor, Tensor, Tensor, Tensor]
 
@@ -142,7 +142,9 @@ def _check_bank(bank: Sequence[Any]) -> None:
     if any(tensors):
         if not all(tensors):
             raise TypeError("expected four tensors or four sequences of floats, got a mixture")
-        wrong = [f"{tuple(f.shape)} {f.dtype}" for f in bank if f.ndim != 1 or not f.is_floating_point()]
+        wrong = [
+            f"{tuple(f.shape)} {f.dtype}" for f in bank if f.ndim != 1 or not f.is_floating_point()
+        ]
         if wrong:
             raise TypeError(f"expected 1-D tensors of real floats as filters, got {wrong}")
     lengths = [len(f) for f in bank]
