@@ -51,6 +51,9 @@ class Verifier:
         self.tolerance = Tolerance(case.rtol, case.atol)
         self.accuracy = Accuracy()
         self.fingerprint = ""
+        self.errors: dict[str, float] = {}  # error to float64 by input family
+        self.worst = 0.0  # worst element over the rms, of all draws
+        self.answers: dict[str, Any] | None = None  # a dict here keeps copies of the answers
 
     def draw(self, number: int, family: str | None = None) -> Call:
         seed = self.seed * DRAWS + number
@@ -163,13 +166,23 @@ class Verifier:
         with poisoned():
             found = self.users(answer, self.function, call, self.case)
             copies = found.snapshot()  # at once: work that is done later does not count
-        if wrong := self.judge(copies, number, family):
+        self.accuracy = Accuracy()
+        wrong = self.judge(copies, number, family)
+        self._note(family or f"draw {number}", copies)
+        if wrong:
             return (
                 wrong if family is None else Mismatch(wrong.where, f"family {family}: {wrong.what}")
             )
         if changed := self._mutated_input(call, pristine):
             return changed
         return found, copies
+
+    def _note(self, name: str, copies: Answer) -> None:
+        """Remember how accurate one draw was."""
+        self.errors[name] = self.accuracy.norm
+        self.worst = max(self.worst, self.accuracy.worst)
+        if self.answers is not None:
+            self.answers[name] = vars(copies)
 
     def _mutated_input(self, call: Call, pristine: Call) -> Mismatch | None:
         for key, before in pristine.tree.items():
