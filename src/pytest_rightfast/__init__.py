@@ -1,0 +1,1 @@
+"""Performance regressions of torch and Triton code, verified before they are timed."""
