@@ -1,11 +1,13 @@
 """Record identical code against itself: the noise on which the gate's test is calibrated.
 
 Run by hand: `python tests/gate/record_aa.py PAIRS OUT.json`. Each pair is two fresh processes that
-walk the cases in lockstep, quads ABBA or BAAB by turns, one thread. What is kept is each block's
-median in nanoseconds, in time order, so that any way of folding blocks into a ratio can be tried.
+walk the cases in lockstep, quads ABBA or BAAB by turns, one thread. What is kept is each quad's
+log-ratio, in time order: the pair's own is their median. `data/aa_two_loaded_cores.json` is 64
+pairs of a virtual machine with two cores on which other work ran all the while (load 2 to 3).
 """
 
 import json
+import math
 import os
 import statistics
 import subprocess
@@ -95,7 +97,10 @@ def record_pair(number: int) -> dict[str, list[float]]:
         assert side.stdout is not None
         names = json.loads(side.stdout.readline())
     order = ("ABBA" if number % 2 == 0 else "BAAB") * QUADS
-    found = {name: [ask(sides[s], name) for s in order] for name in names}
+    found = {}
+    for name in names:
+        signed = [math.log(ask(sides[s], name)) * (0.5 if s == "B" else -0.5) for s in order]
+        found[name] = [round(sum(signed[i : i + 4]), 5) for i in range(0, len(signed), 4)]
     for side in sides.values():
         side.communicate()
     return found
@@ -105,7 +110,7 @@ def main() -> None:
     pairs = []
     for number in range(int(sys.argv[1])):
         pairs.append(record_pair(number))
-        text = json.dumps({"quads": QUADS, "rounds": ROUNDS, "unit": "ns", "pairs": pairs})
+        text = json.dumps({"quads": QUADS, "rounds": ROUNDS, "pairs": pairs})
         Path(sys.argv[2]).write_text(text + "\n")
 
 
