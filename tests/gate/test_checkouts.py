@@ -89,12 +89,19 @@ class TestPrepare:
         (side / "ready.json").write_text('{"tree": ')
         assert checkouts.prepare(head(project)).fresh
 
-    def test_a_full_disk_is_explained_and_leaves_nothing_half_made(self, project, monkeypatch):
+    @pytest.mark.parametrize(
+        "error",
+        [OSError(28, "No space left on device"), git.GitError("error: unable to write file big")],
+        ids=["ours", "gits"],  # git's words as seen on a full tmpfs
+    )
+    def test_a_full_disk_is_explained_and_leaves_nothing_half_made(
+        self, project, monkeypatch, error
+    ):
         def full(*_):
-            raise OSError(28, "No space left on device")
+            raise error
 
         monkeypatch.setattr(git, "extract", full)
-        with pytest.raises(checkouts.CacheError, match=r"No space left.*MiB are free.*RIGHTFAST"):
+        with pytest.raises(checkouts.CacheError, match=r"(No space|unable).*free.*RIGHTFAST"):
             checkouts.prepare(head(project))
         assert not [p for p in (checkouts.cache_folder() / "sides").iterdir() if p.is_dir()]
 
