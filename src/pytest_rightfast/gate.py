@@ -56,8 +56,8 @@ class Case:
     """Everything found out about one case."""
 
     name: str
-    base: Side = Side(Status.ABSENT)
-    head: Side = Side(Status.ABSENT)
+    base: Side = field(default_factory=lambda: Side(Status.ABSENT))
+    head: Side = field(default_factory=lambda: Side(Status.ABSENT))
     arm: str = "base"
     verified: dict[str, messages.Verified] = field(default_factory=dict)
     counters: dict[str, tuple[float, float]] = field(default_factory=dict)

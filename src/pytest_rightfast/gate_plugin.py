@@ -86,7 +86,7 @@ class GatePlugin:
                 keywords={},
                 outcome="failed" if bad else "passed",
                 longrepr=said if bad else None,
-                when=when,  # type: ignore[arg-type]
+                when=when,
                 user_properties=[("rightfast", str(judgement.verdict))],
             )
             hook.pytest_runtest_logreport(report=report)

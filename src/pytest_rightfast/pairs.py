@@ -2,7 +2,7 @@
 
 In one pair a case is sampled in blocks in the order A B C C B A (A base, B head, C base again), or
 B A C C A B when the pair is odd. Its A and B alone read ABBA or BAAB, and so do its A and C, so a
-linear drift cancels in both ratios. Only one process works at a time; the others wait for a message.
+linear drift cancels in both ratios. One process works at a time; the others wait for a message.
 """
 
 from __future__ import annotations
