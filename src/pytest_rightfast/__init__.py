@@ -1,6 +1,6 @@
 """A pytest plugin for performance cases that are verified before they are timed."""
 
-from .case import RESERVED, Backend, Call, PerfCase, peer
+from .case import RESERVED, Backend, Call, PerfCase, peer, subject
 from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 
 __all__ = [
@@ -15,4 +15,5 @@ __all__ = [
     "Unsupported",
     "WrongAnswer",
     "peer",
+    "subject",
 ]

@@ -178,11 +178,19 @@ def _check(case: PerfCase) -> None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation. A wrong subject fails the run; a wrong peer is shown and not timed."""
+    """One implementation. A wrong subject fails the run; a wrong peer is shown and not timed.
+
+    Args:
+        prepare: turns the case's arguments into this backend's own (numpy arrays, another layout),
+            returning a tuple; neither timed nor seen by the reference.
+        output: turns what it returns into the layout of the reference; not timed.
+    """
 
     name: str
     function: Callable[..., Any]
     role: Literal["subject", "peer"] = "subject"
+    prepare: Callable[..., tuple[Any, ...]] | None = None
+    output: Callable[[Any], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -191,27 +199,26 @@ class Backend:
         return self.name
 
 
-@dataclass(frozen=True)
-class _Peer:
-    function: Callable[..., Any]
+def subject(function: Callable[..., Any], **layout: Any) -> Backend:
+    """A backend of one's own that needs `prepare=` or `output=`; a bare function needs no such."""
+    return Backend("", function, "subject", **layout)
 
 
-def peer(function: Callable[..., Any]) -> Any:
-    """Mark a backend as somebody else's: `@pytest.mark.perf_backends(ours=f, pywt=peer(g))`."""
-    return _Peer(function)
+def peer(function: Callable[..., Any], **layout: Any) -> Backend:
+    """Somebody else's backend: `@pytest.mark.perf_backends(ours=f, pywt=peer(g, prepare=...))`."""
+    return Backend("", function, "peer", **layout)
 
 
 def backends(marked: Mapping[str, Any]) -> list[Backend]:
     """The backends named by a `perf_backends` marker, in order."""
     found = []
     for name, value in marked.items():
-        role: Literal["subject", "peer"] = "peer" if isinstance(value, _Peer) else "subject"
-        function = value.function if isinstance(value, _Peer) else value
-        if not callable(function):
+        if not callable(value):
             raise CaseError(
                 f"backend {name!r} is not callable",
-                expected="a function or peer(function)",
+                expected="a function, subject(function) or peer(function)",
                 got=repr(value),
             )
-        found.append(Backend(name, function, role))
+        one = value if isinstance(value, Backend) else Backend("", value)
+        found.append(replace(one, name=name))
     return found

@@ -8,6 +8,7 @@ zeros must be zero (or within `atol`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -152,29 +153,61 @@ def _compare_values(
         return _describe(left, right, wrong, where), Accuracy()
     if left.dtype.is_complex:
         left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right)
-    # A value beyond the narrow type's range is rightly infinite there.
-    reach = right.to(left.dtype).to(torch.float64)
-    left, right = left.to(torch.float64), right.to(torch.float64)
-    right = torch.where(reach.isinf(), reach, right)
-    both_nan = left.isnan() & right.isnan()
-    same = both_nan | (left == right)
-    finite = right.isfinite()
-    error = torch.where(same, 0.0, (left - right).abs())
-    squares = torch.where(finite, right, 0.0).square()
-    rms = squares.mean().sqrt().item()
-    limit = torch.where(finite, rtol * (right.abs() + rms) + tolerance.atol, 0.0)
-    wrong = ~(error <= limit)  # NaN compares false and is wrong
-    size = squares.sum().sqrt().item()
-    distance = torch.where(finite, error, 0.0).square().sum().sqrt().item()
-    accuracy = Accuracy(
-        _ratio(distance, size), _ratio(error[finite].amax().item(), rms) if finite.any() else 0.0
-    )
-    if wrong.any():
-        return _describe(left, right, wrong, where), accuracy
-    if not distance <= rtol / 4 * size + tolerance.atol * left.numel() ** 0.5:
+    errors = _errors(left, right.to(torch.float64), rtol, tolerance.atol)
+    accuracy = Accuracy(_ratio(errors.distance, errors.size), _ratio(errors.worst, errors.rms))
+    if errors.wrong is not None:
+        return _describe(left, right, errors.wrong, where), accuracy
+    allowed = rtol / 4 * errors.size + tolerance.atol * left.numel() ** 0.5
+    if not errors.distance <= allowed:
         what = f"relative norm of the error {accuracy.norm:.3g}, allowed {rtol / 4:.3g}"
         return Mismatch(where, what), accuracy
     return None, accuracy
+
+
+@dataclass(frozen=True)
+class _Errors:
+    distance: float  # norm of the error
+    size: float  # norm of what is expected
+    rms: float
+    worst: float  # largest error of an element
+    wrong: Tensor | None  # mask of the wrong elements, if there are any
+
+
+def _errors(got: Tensor, expected: Tensor, rtol: float, atol: float) -> _Errors:
+    """Errors of finite values in few passes; anything else goes the careful way."""
+    import torch
+
+    size = torch.linalg.vector_norm(expected).item()
+    error = (got.to(torch.float64) - expected).abs_()
+    distance = torch.linalg.vector_norm(error).item()
+    if not (math.isfinite(size) and math.isfinite(distance)):
+        return _careful_errors(got, expected, rtol, atol)
+    rms = size / math.sqrt(expected.numel())
+    wrong = error > expected.abs().add_(rms).mul_(rtol).add_(atol)
+    return _Errors(distance, size, rms, error.amax().item(), wrong if wrong.any() else None)
+
+
+def _careful_errors(got: Tensor, expected: Tensor, rtol: float, atol: float) -> _Errors:
+    """NaN must meet NaN, infinity the same infinity; the rest is judged as if they were not there.
+
+    A value beyond the narrow type's range is rightly infinite there.
+    """
+    import torch
+
+    reach = expected.to(got.dtype).to(torch.float64)
+    expected = torch.where(reach.isinf(), reach, expected)
+    got = got.to(torch.float64)
+    same = (got.isnan() & expected.isnan()) | (got == expected)
+    finite = expected.isfinite()
+    error = torch.where(same, 0.0, (got - expected).abs())
+    squares = torch.where(finite, expected, 0.0).square()
+    rms = squares.mean().sqrt().item()
+    limit = torch.where(finite, rtol * (expected.abs() + rms) + atol, 0.0)
+    wrong = ~(error <= limit)  # NaN compares false and is wrong
+    regular = torch.where(finite, error, 0.0).nan_to_num(nan=math.inf)
+    distance = torch.linalg.vector_norm(regular).item()
+    size = squares.sum().sqrt().item()
+    return _Errors(distance, size, rms, regular.amax().item(), wrong if wrong.any() else None)
 
 
 def _ratio(error: float, scale: float) -> float:

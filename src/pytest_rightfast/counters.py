@@ -72,10 +72,11 @@ def _python_calls(call: Callable[[], Any]) -> Counts:
         nonlocal calls
         calls += event == "call"
 
-    before = sys.getprofile()
+    if sys.getprofile() is not None:
+        return {}  # somebody else's profiler is at work, and would be switched off
     sys.setprofile(note)
     try:
         call()
     finally:
-        sys.setprofile(before)
+        sys.setprofile(None)
     return {"python_calls": calls}

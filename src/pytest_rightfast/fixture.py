@@ -116,11 +116,15 @@ class Perf:
             )
         import torch
 
-        backend = function if isinstance(function, Backend) else self._backend
+        if isinstance(function, Backend):
+            self._backend = function
+        backend = self._backend
         role = backend.role if backend else "subject"
         name = backend.name if backend else _name(function)
         plain = function.function if isinstance(function, Backend) else function
         case, plain = _with_module(build_case(args, keywords), plain)
+        if backend and backend.output:
+            case = replace(case, output=backend.output)
         self.row = row = Row(
             self._id, self._case_id, name, role, device=self.session.options.device
         )
@@ -151,7 +155,8 @@ class Perf:
             raise _polluted(self.session.import_changes)
         cache = self.session.cache_of(f"{row.case}, {row.threads} threads")
         seed = zlib.crc32(row.case.encode())
-        verifier = Verifier(case, attributed(function), seed, cache, users)
+        prepare = self._backend.prepare if self._backend else None
+        verifier = Verifier(case, attributed(function), seed, cache, users, prepare)
         wrong = verifier.before()
         if not wrong and self.session.options.timing:
             wrong = self._time(function, case, row, verifier, users)
@@ -169,7 +174,7 @@ class Perf:
         verifier: Verifier,
         users: _Stopwatch,
     ) -> Mismatch | None:
-        probe = verifier.draw(0)
+        probe = verifier.own(0)
         start = time.perf_counter()
         attributed(function)(*probe.args, **probe.kwargs)
         per_call = time.perf_counter() - start
@@ -177,7 +182,7 @@ class Perf:
         options = self.session.options
         budget = clock_cpu.Budget(options.max_time, options.min_rounds)
         with _blamed():
-            made = users(timing.target, function, case, verifier.draw, per_call)
+            made = users(timing.target, function, case, verifier.own, per_call)
             taken = clock_cpu.measure(made, budget, seed=verifier.seed)
         users.seconds += taken.busy
         row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
@@ -193,12 +198,12 @@ class Perf:
         users: _Stopwatch,
     ) -> Mismatch | None:
         with _blamed():
-            made = timing.target(function, case, verifier.draw, 1.0)
+            made = timing.target(function, case, verifier.own, 1.0)
             row.counters, row.inexact = counters.count(made.calls[0], made.reset)
         users.seconds += 4 * (row.median or 0.0)
         if row.counters.get("operators") or row.counters.get("allocations") or case.backward:
             return None
-        fresh = verifier.draw(3)
+        fresh = verifier.own(3)
         anew = counters.dispatched(lambda: function(*fresh.args, **fresh.kwargs))
         if anew["operators"]:
             what = f"a repeated input costs no operators, a fresh one {anew['operators']}: cached"

@@ -27,7 +27,7 @@ SESSION = pytest.StashKey[PerfSession]()
 REPORT = pytest.StashKey[pytest.TestReport]()
 
 # Beyond pytest's own exit codes 0 to 5.
-EXIT_NOT_MEASURED = 12
+EXIT_NOT_MEASURED = 13
 
 # pytest-benchmark options that steer its own measuring loop, with their defaults. `max-time` and
 # `min-rounds` are honoured; these have no meaning for samples that are taken elsewhere.
@@ -132,7 +132,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     session = config.stash.get(SESSION, None)
     if not cases or session is None:
         return
-    session.total = len(cases)
     for option, default in REFUSED.items():
         value = config.getoption(option)
         if option == "--benchmark-timer":
@@ -151,6 +150,12 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
             got="pytest-xdist (-n)",
             remedy="add -n 0 (or -p no:xdist) for the perf folder",
         )
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Count what will run, after -k and -m took their share."""
+    if perf_session := session.config.stash.get(SESSION, None):
+        perf_session.total = sum(_is_case(item) for item in session.items)
 
 
 def _is_case(item: pytest.Item) -> bool:

@@ -33,6 +33,7 @@ class Verifier:
         seed: of the case, the same for all of its backends.
         cache: shared by the backends of one case; emptied when the case changes.
         users: calls user code and counts its time.
+        prepare: see `Backend`.
     """
 
     def __init__(
@@ -42,7 +43,9 @@ class Verifier:
         seed: int,
         cache: dict[object, Any],
         users: Timed,
+        prepare: Callable[..., tuple[Any, ...]] | None = None,
     ) -> None:
+        self.prepare = prepare
         self.case, self.function, self.seed = case, function, seed
         self.cache, self.users = cache, users
         self.tolerance = Tolerance(case.rtol, case.atol)
@@ -56,6 +59,13 @@ class Verifier:
         if family is not None:
             return self.users(self.case.draw_family, family, seed)  # type: ignore[no-any-return]
         return self.users(self.case.draw, seed)  # type: ignore[no-any-return]
+
+    def own(self, number: int, family: str | None = None) -> Call:
+        """A draw in the backend's own layout."""
+        call = self.draw(number, family)
+        if self.prepare is None:
+            return call
+        return Call(self.users(self.prepare, *call.args, **call.kwargs))
 
     def expected(self, number: int, family: str | None = None) -> Expected | None:
         """The reference's answer to a draw, or None if the case has only a check."""
@@ -145,7 +155,7 @@ class Verifier:
 
     def _once(self, number: int, family: str | None = None) -> Mismatch | None:
         """One call on a draw: right, and inputs left alone. The answer is held."""
-        call, pristine = self.draw(number, family), self.draw(number, family)
+        call, pristine = self.own(number, family), self.own(number, family)
         with poisoned():
             found = self.users(answer, self.function, call, self.case)
             copies = found.snapshot()  # at once: work that is done later does not count
@@ -176,7 +186,7 @@ class Verifier:
         """New values in the memory of an earlier call must give their own answer."""
         if self.case.backward or self.case.mutates:
             return None
-        call, fresh = self.draw(0), self.draw(1)
+        call, fresh = self.own(0), self.own(1)
         self.users(answer, self.function, call, self.case)
         if not _overwrite(call, fresh):
             return None
