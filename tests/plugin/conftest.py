@@ -6,6 +6,7 @@ torch and what the plugin imports late are imported here first: an in-process ru
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -28,6 +29,7 @@ from pytest_rightfast.fixture import Perf, PerfSession
 from pytest_rightfast.options import Options
 from pytest_rightfast.results import Row
 
+PACKAGE = Path(pytest_rightfast.plugin.__file__).parent
 QUICK = ("--benchmark-max-time=0.02", "--benchmark-min-rounds=3")
 
 
@@ -54,10 +56,13 @@ class OneCase:
         options = Options(timing=timing, max_time=0.01, min_rounds=3)
         self.session = PerfSession(options, root)
         self.row: Row | None = None
+        self.count = 0
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
         """The row of a case; raises what the test would."""
-        perf = Perf(self.session, "test_x.py::test_it", "test_x.py::test_it", None, 1)
+        self.count += 1
+        test = f"test_x.py::test_{self.count}"
+        perf = Perf(self.session, test, test, None, 1)
         try:
             return perf(function, *args, **keywords)
         finally:
@@ -118,6 +123,12 @@ def project(pytester: pytest.Pytester) -> Project:
     return Project(pytester)
 
 
+@pytest.fixture(autouse=True)
+def same_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Child processes test this very copy of the plugin, from whatever folder they start."""
+    monkeypatch.setenv("PYTHONPATH", str(PACKAGE.parent), prepend=os.pathsep)
+
+
 @pytest.fixture
 def python() -> Callable[..., subprocess.CompletedProcess[str]]:
     """Run a script in a fresh interpreter that finds the same package."""
@@ -127,6 +138,3 @@ def python() -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(command, capture_output=True, text=True, timeout=120, **keywords)
 
     return run
-
-
-PACKAGE = Path(pytest_rightfast.plugin.__file__).parent
