@@ -23,12 +23,13 @@ def count(
 
     `reset` restores inputs that the call consumes; it runs uncounted.
     """
-    first, second = _pass(call, reset), _pass(call, reset)
+    first, second = one_pass(call, reset), one_pass(call, reset)
     exact = {name: n for name, n in first.items() if second.get(name) == n}
     return exact, sorted((first.keys() | second.keys()) - exact.keys())
 
 
-def _pass(call: Callable[[], Any], reset: Callable[[], None] | None) -> Counts:
+def one_pass(call: Callable[[], Any], reset: Callable[[], None] | None = None) -> Counts:
+    """All counts of one call."""
     counts: Counts = {}
     for counter in (dispatched, _python_calls):
         if reset:

@@ -19,9 +19,12 @@ from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
 from .machine import Ceilings, affinity, environment
 from .options import Options
+from .poison import poisoned
+from .reference import float64_only
 from .results import Row
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
+from .visits import Desk, Visit
 
 # Beyond a measured ceiling by this factor a time is not believed.
 IMPLAUSIBLE = 1.3
@@ -37,6 +40,8 @@ class PerfSession:
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
         stored, stored_name: medians of the run that is compared with, and its file.
         import_changes: global torch state changed by importing a file, by file.
+        started: seconds that torch's import and first use took.
+        desk: in a worker of the gate, where its requests come from.
         affinity: the CPUs of the process at the start.
         case, cache: expected answers of the case at hand.
     """
@@ -51,9 +56,22 @@ class PerfSession:
     stored: dict[str, float] | None = None
     stored_name: str = ""
     note: str = ""
+    desk: Desk | None = None
+    started: float | None = None
     affinity: list[int] = field(default_factory=affinity)
     case: str = ""
     cache: dict[object, Any] = field(default_factory=dict)
+
+    def start(self) -> None:
+        """What torch imports and sets up at its first profile and dispatch mode: once, not in the
+        first case."""
+        if self.started is None:
+            begin = time.perf_counter()
+            import torch
+
+            with float64_only("nothing"), poisoned():
+                counters.count(lambda: torch.ones(2) + 1)
+            self.started = time.perf_counter() - begin
 
     def cache_of(self, case: str) -> dict[object, Any]:
         """Expected answers of the case at hand; those of the one before are dropped."""
@@ -159,6 +177,11 @@ class Perf:
         prepare = self._backend.prepare if self._backend else None
         ask = attributed(lambda call: answer(function, call, case))
         verifier = Verifier(case, ask, seed, cache, users, prepare)
+        if self.session.desk is not None:
+            before = torch_state()
+            visit = Visit(function, case, verifier, lambda: changes(before, torch_state()), _blamed)
+            visit.serve(self.session.desk, row.id)
+            return
         wrong = verifier.before()
         if not wrong and self.session.options.timing:
             wrong = self._time(function, case, row, verifier, users)
@@ -168,7 +191,8 @@ class Perf:
             self._count(function, case, row, verifier, users)
         wrong = wrong or verifier.cached()
         row.inputs = verifier.fingerprint
-        row.error, row.worst_error = verifier.accuracy.norm, verifier.accuracy.worst
+        row.errors, row.worst_error = verifier.errors, verifier.worst
+        row.error = max(verifier.errors.values(), default=None)
         self._judge(row, wrong or self._implausible(case, row, verifier))
 
     def _time(

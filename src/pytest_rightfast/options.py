@@ -48,6 +48,27 @@ def add_options(parser: pytest.Parser) -> None:
         help="compare with the saved run of this name; make it if there is none",
     )
 
+    group.addoption(
+        "--perf-against", metavar="REV", help="the gate: compare with where HEAD left this revision"
+    )
+    group.addoption(
+        "--perf-against-tip",
+        action="store_true",
+        help="compare with the revision itself, not with the merge base",
+    )
+    group.addoption(
+        "--perf-budget", metavar="SECONDS", type=float, help="time for the whole gate (300)"
+    )
+    group.addoption(
+        "--perf-min-effect", metavar="SHARE", help="slowdowns below this pass the gate (3%%)"
+    )
+    group.addoption(
+        "--perf-advisory", action="store_true", help="the gate reports but does not fail"
+    )
+    group.addoption(
+        "--perf-markdown", metavar="FILE", type=Path, help="write the gate's report as Markdown"
+    )
+
 
 def read_options(config: pytest.Config) -> Options:
     """Parse and check; a bad value is a usage error that names the option."""

@@ -62,7 +62,12 @@ def pytest_configure(config: pytest.Config) -> None:
         os.sched_setaffinity(0, options.cpus)
     if changed := import_changes(DEFAULTS, torch_state()):
         session.import_changes["a conftest.py or a plugin, before collection"] = changed
-    _choose_comparison(config, session)
+    if config.getoption("--perf-against") is not None:
+        from .gate_plugin import GatePlugin
+
+        config.pluginmanager.register(GatePlugin(config, options.json), "rightfast-gate")
+    else:
+        _choose_comparison(config, session)
 
 
 def _explain_missing_benchmark(config: pytest.Config) -> None:
@@ -128,7 +133,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    cases = [item for item in items if _is_case(item)]
+    cases = [item for item in items if is_case(item)]
     for item in cases:
         replay.install_timer(item)
     session = config.stash.get(SESSION, None)
@@ -157,10 +162,10 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Count what will run, after -k and -m took their share."""
     if perf_session := session.config.stash.get(SESSION, None):
-        perf_session.total = sum(_is_case(item) for item in session.items)
+        perf_session.total = sum(is_case(item) for item in session.items)
 
 
-def _is_case(item: pytest.Item) -> bool:
+def is_case(item: pytest.Item) -> bool:
     return "perf" in getattr(item, "fixturenames", ())
 
 
@@ -194,6 +199,7 @@ def perf(
     """Verify a function, then time it; see `pytest_rightfast.fixture.Perf`."""
     item = request.node
     session = request.config.stash[SESSION]
+    session.start()
     backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
     backend = backend if isinstance(backend, Backend) else None
     _seed(case_id(item, backend))
@@ -249,7 +255,7 @@ def pytest_runtest_makereport(
     item: pytest.Item, call: pytest.CallInfo[None]
 ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
     report = yield
-    if _is_case(item) and report.when == "call":
+    if is_case(item) and report.when == "call":
         item.stash[REPORT] = report
         measured = getattr(item, "funcargs", {}).get("perf")
         if isinstance(measured, Perf) and measured.row is not None:

@@ -34,6 +34,7 @@ class Row:
         loops: calls per sample.
         first_call, warmup_calls, steady: what came before the samples.
         error, worst_error: to float64; relative norm, and worst element over the rms.
+        errors: the relative norm by draw and by input family.
         counters: exact counts; `inexact` names those that did not repeat.
         moved_bytes, flops: as the case states them; copy_seconds: `copy_` of the same bytes.
         inputs: fingerprint of the first draw; the same for all backends of a case.
@@ -57,6 +58,7 @@ class Row:
     steady: bool = False
     error: float | None = None
     worst_error: float | None = None
+    errors: dict[str, float] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     inexact: list[str] = field(default_factory=list)
     moved_bytes: int | None = None

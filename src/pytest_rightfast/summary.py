@@ -44,7 +44,7 @@ def _notes(session: PerfSession) -> list[str]:
     notes.append(
         "the suite's own overhead: "
         f"median {statistics.median(row.overhead for row in rows):.2f} s a case, "
-        f"at most {most.overhead:.2f} s ({most.id})"
+        f"at most {most.overhead:.2f} s ({most.id}); start-up {session.started or 0:.1f} s"
     )
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:

@@ -54,6 +54,9 @@ class Verifier:
         self.fingerprint = ""
         # Earlier results and their copies: no later call may change them.
         self.held: list[tuple[Answer, Answer]] = []
+        self.errors: dict[str, float] = {}  # error to float64 by input family
+        self.worst = 0.0  # worst element over the rms, of all draws
+        self.answers: dict[str, Any] | None = None  # a dict here keeps copies of the answers
 
     def draw(self, number: int, family: str | None = None) -> Call:
         seed = self.seed * DRAWS + number
@@ -87,6 +90,7 @@ class Verifier:
 
     def before(self) -> Mismatch | None:
         """All checks that come before timing."""
+        self.held = []
         self._differing_draws()
         for number in (0, 1):
             if wrong := self._once(number) or self._reused():
@@ -198,7 +202,10 @@ class Verifier:
         with poisoned():
             found = self.users(self.ask, call)
             copies = found.snapshot()  # at once: work that is done later does not count
-        if wrong := self.judge(copies, number, family):
+        self.accuracy = Accuracy()
+        wrong = self.judge(copies, number, family)
+        self._note(family or f"draw {number}", copies)
+        if wrong:
             return (
                 wrong if family is None else Mismatch(wrong.where, f"family {family}: {wrong.what}")
             )
@@ -212,6 +219,13 @@ class Verifier:
                 return Mismatch(changed, "a later call changed this result: its memory was reused")
         return None
 
+    def _note(self, name: str, copies: Answer) -> None:
+        """Remember how accurate one draw was."""
+        self.errors[name] = self.accuracy.norm
+        self.worst = max(self.worst, self.accuracy.worst)
+        if self.answers is not None:
+            self.answers[name] = vars(copies)
+
     def _mutated_input(self, call: Call, pristine: Call) -> Mismatch | None:
         for key, before in pristine.tree.items():
             if key in self.case.mutates:
@@ -223,14 +237,15 @@ class Verifier:
 
     def _same_address(self) -> Mismatch | None:
         """New values in the memory of an earlier call must give their own answer."""
-        first, fresh = self.own(0), self.own(1)
+        # Draw 1 first: a ring of two buffers does not give each draw its old place again.
+        first, fresh = self.own(1), self.own(0)
         self.users(self.ask, first)
         call = _overwritten(first, fresh)
         if call is None:
             return None
         with poisoned():
             found = self.users(self.ask, call).snapshot()
-        wrong = self.judge(found, 1)
+        wrong = self.judge(found, 0)
         if wrong:
             return Mismatch(
                 wrong.where, f"new values at the address of an earlier call: {wrong.what}"
