@@ -43,7 +43,8 @@ class PerfCase:
         reference: the right answer, computed from the same inputs in float64. It may use numpy.
             For a case with `mutates` it returns the new values, or mutates its own arguments.
         check: a property in place of a reference: `check(output, *args, **kwargs)` returns None or
-            True if all is well, False or a message if not.
+            True if all is well, False or a message if not. Arguments that `mutates` names come as
+            the call left them.
         families: further inputs, verified but not timed: names of built-in families (see
             `pytest_rightfast.families`), or a mapping from a name to an `inputs` function.
         mutates: positions or names of the arguments that the function changes in place.
@@ -80,12 +81,18 @@ class PerfCase:
                 expected="perf(function, *args, ...), or a case with inputs=",
                 remedy="give the arguments, or PerfCase(inputs=lambda generator: (...,))",
             )
-        return _as_call(self.inputs(_generator(seed)))
+        # Cloned: a function that hands out one tensor again and again would alias the draws.
+        return _as_call(self.inputs(_generator(seed))).map(leaves.clone)
+
+    @property
+    def draws_itself(self) -> bool:
+        """Whether `inputs=` was written by the user, not made from given arguments."""
+        return not isinstance(self.inputs, _GivenInputs)
 
     def draw_family(self, name: str, seed: int) -> Call:
         """The arguments of one verified-only family."""
         if isinstance(self.families, Mapping):
-            return _as_call(self.families[name](_generator(seed)))
+            return _as_call(self.families[name](_generator(seed))).map(leaves.clone)
         return self.draw(seed).map(FAMILIES[name])
 
 

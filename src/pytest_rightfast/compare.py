@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import trees
-from .leaves import is_array
+from .leaves import from_array, is_array
 
 if TYPE_CHECKING:
     import torch
@@ -99,7 +99,7 @@ def compare_leaf(
 ) -> tuple[Mismatch | None, Accuracy]:
     left, right = as_tensor(got), as_tensor(expected)
     if right is None or left is None:
-        if left is None and right is None and (got is expected or bool(got == expected)):
+        if left is None and right is None and _equal(got, expected):
             return None, Accuracy()
         return Mismatch(where, f"expected {_brief(expected)}, got {_brief(got)}"), Accuracy()
     if left.shape != right.shape:
@@ -108,7 +108,19 @@ def compare_leaf(
     if dtypes and left.dtype not in dtypes:
         names = " or ".join(sorted(str(dtype) for dtype in dtypes))
         return Mismatch(where, f"expected dtype {names}, got {left.dtype}"), Accuracy()
-    return _compare_values(left, right, tolerance, where)
+    rtol = tolerance.relative(left.dtype)
+    if dtypes and isinstance(got, float | complex):
+        # `.item()` gives a Python float whatever it was computed in.
+        rtol = max(tolerance.relative(dtype) for dtype in dtypes)
+    return _compare_values(left, right, rtol, tolerance.atol, where)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Equality of what is no number; objects that cannot say are not equal."""
+    try:
+        return left is right or bool(left == right)
+    except Exception:
+        return False
 
 
 def as_tensor(leaf: Any) -> Tensor | None:
@@ -122,21 +134,15 @@ def as_tensor(leaf: Any) -> Tensor | None:
         plain: Tensor = leaf.detach()
         return plain.to_dense() if plain.layout is not torch.strided else plain
     if is_array(leaf) and leaf.dtype.kind in "fciub":
-        return torch.as_tensor(leaf.copy() if leaf.ndim else leaf.item(), dtype=_dtype_of(leaf))
+        return from_array(leaf)
     if isinstance(leaf, bool | int | float | complex):
         dtype = {float: torch.float64, complex: torch.complex128}.get(type(leaf))
         return torch.tensor(leaf, dtype=dtype)
     return None
 
 
-def _dtype_of(array: Any) -> torch.dtype:
-    import torch
-
-    return torch.from_numpy(array.reshape(-1)[:0].copy()).dtype
-
-
 def _compare_values(
-    got: Tensor, expected: Tensor, tolerance: Tolerance, where: str
+    got: Tensor, expected: Tensor, rtol: float, atol: float, where: str
 ) -> tuple[Mismatch | None, Accuracy]:
     import torch
 
@@ -144,7 +150,6 @@ def _compare_values(
         return None, Accuracy()
     if got.dtype.is_complex != expected.dtype.is_complex:
         return Mismatch(where, f"expected {expected.dtype}, got {got.dtype}"), Accuracy()
-    rtol = tolerance.relative(got.dtype)
     left, right = got.cpu(), expected.cpu()
     if not (left.dtype.is_floating_point or left.dtype.is_complex):
         wrong = left != right
@@ -153,11 +158,16 @@ def _compare_values(
         return _describe(left, right, wrong, where), Accuracy()
     if left.dtype.is_complex:
         left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right)
-    errors = _errors(left, right.to(torch.float64), rtol, tolerance.atol)
+    right = right.to(torch.float64)
+    if right.any():
+        # Below its smallest normal number a type has steps, not digits: two of them are allowed.
+        known = torch.finfo(left.dtype)
+        atol += 2 * known.smallest_normal * known.eps
+    errors = _errors(left, right, rtol, atol)
     accuracy = Accuracy(_ratio(errors.distance, errors.size), _ratio(errors.worst, errors.rms))
     if errors.wrong is not None:
         return _describe(left, right, errors.wrong, where), accuracy
-    allowed = rtol / 4 * errors.size + tolerance.atol * left.numel() ** 0.5
+    allowed = rtol / 4 * errors.size + atol * left.numel() ** 0.5
     if not errors.distance <= allowed:
         what = f"relative norm of the error {accuracy.norm:.3g}, allowed {rtol / 4:.3g}"
         return Mismatch(where, what), accuracy
@@ -178,7 +188,7 @@ def _errors(got: Tensor, expected: Tensor, rtol: float, atol: float) -> _Errors:
     import torch
 
     size = torch.linalg.vector_norm(expected).item()
-    error = got.to(torch.float64).sub_(expected).abs_()
+    error = (got.to(torch.float64) - expected).abs_()
     distance = torch.linalg.vector_norm(error).item()
     if not (math.isfinite(size) and math.isfinite(distance)):
         return _careful_errors(got, expected, rtol, atol)
@@ -227,5 +237,9 @@ def _describe(got: Tensor, expected: Tensor, wrong: Tensor, where: str) -> Misma
 
 
 def _brief(value: Any) -> str:
-    text = f"{type(value).__module__}.{type(value).__qualname__} {value!r}"
+    try:
+        shown = repr(value)
+    except Exception as error:  # a foreign object's own; its type is what matters
+        shown = f"(its repr fails: {error})"
+    text = f"{type(value).__module__}.{type(value).__qualname__} {shown}"
     return text if len(text) <= 120 else text[:117] + "..."

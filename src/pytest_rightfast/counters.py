@@ -11,6 +11,8 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from .dispatch import watching
+
 Counts = dict[str, int]
 
 
@@ -39,18 +41,15 @@ def one_pass(call: Callable[[], Any], reset: Callable[[], None] | None = None) -
 def dispatched(call: Callable[[], Any]) -> Counts:
     """Operators by name, and memory taken: number, bytes, peak."""
     from torch.autograd.profiler import profile
-    from torch.utils._python_dispatch import TorchDispatchMode
 
     counts: Counts = {"operators": 0}
 
-    class Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
-            counts["operators"] += 1
-            name = f"operators/{func.name()}"
-            counts[name] = counts.get(name, 0) + 1
-            return func(*args, **(kwargs or {}))
+    def see(operator: Any, result: Any) -> None:
+        counts["operators"] += 1
+        name = f"operators/{operator.name()}"
+        counts[name] = counts.get(name, 0) + 1
 
-    with profile(profile_memory=True, use_kineto=False) as recorded, Counter():  # type: ignore[no-untyped-call]
+    with profile(profile_memory=True, use_kineto=False) as recorded, watching(see):
         call()
     sizes = [e.nbytes() for e in recorded.kineto_results.events() if e.name() == "[memory]"]
     held = peak = 0
@@ -64,6 +63,30 @@ def dispatched(call: Callable[[], Any]) -> Counts:
         "allocated_bytes": sum(taken),
         "peak_bytes": peak,
     }
+
+
+def work(function: Callable[..., Any], *args: Any) -> tuple[int, int]:
+    """Operators, and calls of Python and C functions: a rough sum of what one call does."""
+    operators = calls = 0
+
+    def see(operator: Any, result: Any) -> None:
+        nonlocal operators
+        operators += 1
+
+    def note(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    before = sys.getprofile()
+    with watching(see):
+        if before is None:
+            sys.setprofile(note)
+        try:
+            function(*args)
+        finally:
+            if before is None:
+                sys.setprofile(None)
+    return operators, calls
 
 
 def _python_calls(call: Callable[[], Any]) -> Counts:

@@ -20,7 +20,7 @@ from .case import Backend, backends
 from .fixture import Perf, PerfSession
 from .options import add_options, read_options, usage
 from .results import save
-from .state import changes, torch_state
+from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
 
 SESSION = pytest.StashKey[PerfSession]()
@@ -60,6 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SESSION] = session
     if options.cpus is not None:
         os.sched_setaffinity(0, options.cpus)
+    if changed := import_changes(DEFAULTS, torch_state()):
+        session.import_changes["a conftest.py or a plugin, before collection"] = changed
     if config.getoption("--perf-against") is not None:
         from .gate_plugin import GatePlugin
 
@@ -109,7 +111,7 @@ def pytest_make_collect_report(
     before = torch_state()
     report = yield
     session = collector.config.stash.get(SESSION, None)
-    if session and (changed := changes(before, torch_state())):
+    if session and (changed := import_changes(before, torch_state())):
         session.import_changes[collector.nodeid or str(collector.path)] = changed
     return report
 
