@@ -35,7 +35,7 @@ def counts(call: Callable[[], Any], device: Any) -> dict[str, int]:
             call()
         after = torch.cuda.memory_stats(device)
         torch.cuda.synchronize(device)
-    events = recorded.profiler.kineto_results.events()  # type: ignore[union-attr]
+    events = recorded.profiler.kineto_results.events()
     names = _within(events, "rightfast_call")
     found = {
         counter: sum(name.startswith(prefixes) for name in names)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
-# NVML's bits for a clock held down by heat, power or the board; idle and application clocks are not.
+# Bits for a clock held down by heat, power or the board; idle and application clocks are not.
 _BAD = {
     0x4: "software power cap",
     0x8: "hardware slowdown",

@@ -32,6 +32,8 @@ class Row:
         reason: where and by how much it is wrong, or why it was not run.
         samples: raw, in time order; empty when timing was off.
         loops: calls per sample.
+        host: on a device, seconds until each call returned; `samples` are the device's time then.
+        discarded, clocks: samples dropped for throttling, and what NVML said.
         first_call, warmup_calls, steady: what came before the samples.
         error, worst_error: to float64; relative norm, and worst element over the rms.
         errors: the relative norm by draw and by input family.
@@ -53,6 +55,9 @@ class Row:
     device: str = "cpu"
     samples: list[float] = field(default_factory=list)
     loops: int = 1
+    host: list[float] = field(default_factory=list)
+    discarded: int = 0
+    clocks: dict[str, Any] = field(default_factory=dict)
     first_call: float | None = None
     warmup_calls: int = 0
     steady: bool = False
