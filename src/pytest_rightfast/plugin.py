@@ -140,7 +140,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not cases or session is None:
         return
     for option, default in REFUSED.items():
-        value = config.getoption(option)
+        value = config.getoption(option, default)  # older pytest-benchmarks lack some
         if option == "--benchmark-timer":
             value = None if "perf_counter" in str(value) else str(value)
         if str(value) != str(default):
