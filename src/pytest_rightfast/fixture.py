@@ -37,9 +37,10 @@ class PerfSession:
 
     Attributes:
         rows: results so far, in order.
-        total: perf cases collected.
+        total, deselected: perf cases that will run, and that were deselected.
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
         stored, stored_name: medians of the run that is compared with, and its file.
+        compared: runs that pytest-benchmark compares with.
         import_changes: global torch state changed by importing a file, by file.
         started: seconds that torch's import and first use took.
         desk: in a worker of the gate, where its requests come from.
@@ -52,9 +53,11 @@ class PerfSession:
     rows: list[Row] = field(default_factory=list)
     import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
     total: int = 0
+    deselected: int = 0
     benchmarks: list[Any] = field(default_factory=list)
     stored: dict[str, float] | None = None
     stored_name: str = ""
+    compared: int = 0
     note: str = ""
     desk: Desk | None = None
     started: float | None = None
@@ -115,6 +118,7 @@ class Perf:
     ) -> None:
         self.session = session
         self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
+        self.budget = clock_cpu.Budget(session.options.max_time, session.options.min_rounds)
         self.row: Row | None = None
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
@@ -213,11 +217,9 @@ class Perf:
         attributed(function)(*probe.args, **probe.kwargs)
         per_call = time.perf_counter() - start
         users.seconds += per_call
-        options = self.session.options
-        budget = clock_cpu.Budget(options.max_time, options.min_rounds)
         with _blamed():
             made = users(timing.target, function, case, verifier.own, per_call)
-            taken = clocks.sampler(made, budget, row.device, verifier.seed).block()
+            taken = clocks.sampler(made, self.budget, row.device, verifier.seed).block()
         users.seconds += taken.busy
         row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
         row.warmup_calls, row.steady = taken.warmup_calls, taken.steady
