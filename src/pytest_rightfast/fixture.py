@@ -143,6 +143,15 @@ class Perf:
             self._check_state(row, before)
         return row
 
+    def sequence(
+        self, make: Callable[[], Any], fresh: Callable[[], Any], steps: Any, **options: Any
+    ) -> Row:
+        """Verify a long-lived object step by step; see `pytest_rightfast.sequence_case.run`."""
+        __tracebackhide__ = True
+        from .sequence_case import run
+
+        return run(self, make, fresh, steps, **options)
+
     def _run(
         self, function: Callable[..., Any], case: PerfCase, row: Row, users: _Stopwatch
     ) -> None:
