@@ -89,13 +89,17 @@ def first_wrong(plan: Plan, numbered: Numbered) -> Wrong | None:
 
 
 def expect(plan: Plan, numbered: Numbered) -> list[Outcome]:
-    """What each step does on a fresh object that was brought up to date."""
+    """What each step does on a fresh object that was brought up to date.
+
+    Where all earlier steps count, the one fresh object that has done them does the next, too.
+    """
     outcomes: list[Outcome] = []
+    world = plan.world(plan.fresh, numbered)
     for place, (number, step) in enumerate(numbered):
-        world = plan.world(plan.fresh, numbered)
-        for index in replayed(numbered, place, plan.stateful):
-            _possible(world.run(*numbered[index]), numbered[index])
-        if outcomes and not plan.stateful:
+        if place and not plan.stateful:
+            world = plan.world(plan.fresh, numbered)
+            for index in replayed(numbered, place):
+                _possible(world.run(*numbered[index]), numbered[index])
             world.restore(outcomes[-1].arguments["shared"])
         outcome = world.run(number, step)
         _possible(outcome, (number, step))
@@ -104,10 +108,8 @@ def expect(plan: Plan, numbered: Numbered) -> list[Outcome]:
     return outcomes
 
 
-def replayed(numbered: Numbered, place: int, stateful: bool) -> list[int]:
+def replayed(numbered: Numbered, place: int) -> list[int]:
     """The earlier steps that give the step at `place` its meaning."""
-    if stateful:
-        return list(range(place))
     calls = [index for index in range(place) if numbered[index][1].is_call]
     needed = calls[len(calls) - min(numbered[place][1].needs, len(calls)) :]
     return [index for index in range(place) if numbered[index][1].lasts or index in needed]
@@ -164,12 +166,13 @@ class _Held:
         for number, live, copies in self._kept:
             now = {"output": world.plain(live["output"]), "arguments": values(live["arguments"])}
             for part in ("output", "arguments"):
-                if storages(live[part]) & owned:
-                    continue
-                if where := first_difference(now[part], copies[part]):
-                    where = where.replace("output", part, 1)
+                pairs = zip(trees.leaves(now[part]), trees.leaves(copies[part]))
+                for (path, leaf), (_, before) in pairs:
+                    if storages(leaf) & owned or first_difference(leaf, before) is None:
+                        continue
+                    name = trees.show(path).replace("output", part, 1)
                     what = "a later step changed it: its memory was reused"
-                    return Mismatch(f"{where} of step {number}", what)
+                    return Mismatch(f"{name} of step {number}", what)
         return None
 
 

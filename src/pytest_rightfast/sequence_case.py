@@ -39,12 +39,12 @@ def run(
     Args:
         make: builds the object under test; called once for each pass over a schedule.
         fresh: builds what is right: the same without graphs, caches and buffers. A new one is
-            built for every step.
+            built for every step, or, if the object is stateful, one that does all steps.
         steps: steps (`call(x)`, `call.method(x)`, `call.backward()`, `put(...)`, `swap(x)`,
             `act(function)`), or schedules from `toggled`, `sizes`, `swaps`, `drawn`.
         stateful: False if a step means the same whatever was called before it: the fresh object
             then runs that step alone, after the `lasting()` steps before it and the calls that it
-            is `needing(n)`. True if every call changes what later ones mean: all are replayed.
+            is `needing(n)`. True if every call changes what later ones mean.
         state: names of attributes, or a function of the object, compared after every step; by
             default a module's `state_dict()`, as far as the fresh object has it.
         exact: bit for bit but for NaN and -0; False allows tolerances by dtype.

@@ -428,7 +428,7 @@ def test_caught_by_the_sequence_and_missed_by_single_calls(one):
     assert caught[0].what.where.startswith(one.shows)
     for numbered in schedules:
         for place in range(len(numbered)):
-            alone = [numbered[i] for i in replayed(numbered, place, stateful=False)]
+            alone = [numbered[i] for i in replayed(numbered, place)]
             assert first_wrong(plan, [*alone, numbered[place]]) is None
 
 
