@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, counters, leaves, timing
+from . import clock_cpu, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
 from .compare import Mismatch
 from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
@@ -205,6 +205,8 @@ class Perf:
             made = timing.target(function, case, verifier.draw, 1.0)
             row.counters, row.inexact = counters.count(made.calls[0], made.reset)
         users.seconds += 4 * (row.median or 0.0)
+        if case.kernels:
+            row.counters |= users(triton_aot.counters_or_warning, case.kernels)
         if row.counters.get("operators") or row.counters.get("allocations") or case.backward:
             return None
         fresh = verifier.draw(3)
