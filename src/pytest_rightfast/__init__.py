@@ -1,9 +1,11 @@
 """A pytest plugin for performance cases that are verified before they are timed."""
 
 from .case import RESERVED, Backend, Call, PerfCase, peer
+from .compile_counters import compiled
 from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 from .schedules import Schedule, drawn, sizes, swaps, toggled
 from .steps import CallLog, Step, act, call, put, swap
+from .triton_aot import KernelSpec
 
 __all__ = [
     "RESERVED",
@@ -11,6 +13,7 @@ __all__ = [
     "Call",
     "CallLog",
     "CaseError",
+    "KernelSpec",
     "PerfCase",
     "PerfError",
     "ResultsError",
@@ -21,6 +24,7 @@ __all__ = [
     "WrongAnswer",
     "act",
     "call",
+    "compiled",
     "drawn",
     "peer",
     "put",

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, counters, leaves, timing, triton_aot
+from . import clock_cpu, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
 from .compare import Mismatch
 from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
@@ -207,6 +207,7 @@ class Perf:
         users.seconds += 4 * (row.median or 0.0)
         if case.kernels:
             row.counters |= users(triton_aot.counters_or_warning, case.kernels)
+        users(compile_counters.note, row, function, verifier.draw(0))
         if row.counters.get("operators") or row.counters.get("allocations") or case.backward:
             return None
         fresh = verifier.draw(3)

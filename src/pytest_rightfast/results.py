@@ -33,6 +33,7 @@ class Row:
         samples: raw, in time order; empty when timing was off.
         loops: calls per sample.
         first_call, warmup_calls, steady: what came before the samples.
+        compile_seconds: of `torch.compile` with cold caches, where it was measured.
         error, worst_error: to float64; relative norm, and worst element over the rms.
         counters: exact counts; `inexact` names those that did not repeat.
         moved_bytes, flops: as the case states them; copy_seconds: `copy_` of the same bytes.
@@ -55,6 +56,7 @@ class Row:
     first_call: float | None = None
     warmup_calls: int = 0
     steady: bool = False
+    compile_seconds: float | None = None
     error: float | None = None
     worst_error: float | None = None
     counters: dict[str, int] = field(default_factory=dict)
