@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, clocks, counters, leaves, timing
+from . import clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
@@ -174,6 +174,15 @@ class Perf:
             self._check_state(row, before)
         return row
 
+    def sequence(
+        self, make: Callable[[], Any], fresh: Callable[[], Any], steps: Any, **options: Any
+    ) -> Row:
+        """Verify a long-lived object step by step; see `pytest_rightfast.sequence_case.run`."""
+        __tracebackhide__ = True
+        from .sequence_case import run
+
+        return run(self, make, fresh, steps, **options)
+
     def _run(
         self, function: Callable[..., Any], case: PerfCase, row: Row, users: _Stopwatch
     ) -> None:
@@ -242,6 +251,9 @@ class Perf:
             made = timing.target(function, case, verifier.own, 1.0)
             row.counters, row.inexact = counters.count(made.calls[0], made.reset, row.device)
         users.seconds += 4 * (row.median or 0.0)
+        if case.kernels:
+            row.counters |= users(triton_aot.counters_or_warning, case.kernels)
+        users(compile_counters.note, row, function, verifier.own(0))
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""
