@@ -71,7 +71,7 @@ class Sampler:
 
     def __init__(self, target: Target, budget: Budget, seed: int = 0) -> None:
         self.target, self.budget, self._random = target, budget, random.Random(seed)
-        with _no_gc():
+        with no_gc():
             times, steady = _warm_up(target, budget)
         self.per_call = statistics.median(times[len(times) // 2 :])
         self.loops = _loops(target, self.per_call)
@@ -83,7 +83,7 @@ class Sampler:
         rounds = _rounds(budget, self.per_call * self.loops)
         keep = frozenset(self._random.sample(range(rounds), min(KEPT, rounds)))
         timing = replace(self.warm, samples=[], kept=[])
-        with _no_gc():
+        with no_gc():
             for index in range(rounds):
                 which = index % len(self.target.calls)
                 seconds = _sample(self.target, which, self.loops, index in keep, timing)
@@ -167,7 +167,7 @@ def _time(call: Callable[[], Any], loops: int) -> float:
 
 
 @contextmanager
-def _no_gc() -> Iterator[None]:
+def no_gc() -> Iterator[None]:
     """A collection in the middle of a sample is no property of the call."""
     enabled = gc.isenabled()
     gc.collect(0)

@@ -7,31 +7,38 @@ memory events (those of C++ operators included), Python calls from the interpret
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable
 from typing import Any
 
+from . import counters_cuda
 from .dispatch import watching
 
 Counts = dict[str, int]
 
 
 def count(
-    call: Callable[[], Any], reset: Callable[[], None] | None = None
+    call: Callable[[], Any], reset: Callable[[], None] | None = None, device: str = "cpu"
 ) -> tuple[Counts, list[str]]:
     """Counts of one call that agree between two runs, and the names of those that do not.
 
     `reset` restores inputs that the call consumes; it runs uncounted.
     """
-    first, second = one_pass(call, reset), one_pass(call, reset)
+    first, second = one_pass(call, reset, device), one_pass(call, reset, device)
     exact = {name: n for name, n in first.items() if second.get(name) == n}
     return exact, sorted((first.keys() | second.keys()) - exact.keys())
 
 
-def one_pass(call: Callable[[], Any], reset: Callable[[], None] | None = None) -> Counts:
-    """All counts of one call."""
+def one_pass(
+    call: Callable[[], Any], reset: Callable[[], None] | None = None, device: str = "cpu"
+) -> Counts:
+    """All counts of one call; on CUDA with what it asks of the driver."""
     counts: Counts = {}
-    for counter in (dispatched, _python_calls):
+    passes = [dispatched, _python_calls]
+    if device.startswith("cuda"):
+        passes.append(functools.partial(counters_cuda.counts, device=device))
+    for counter in passes:
         if reset:
             reset()
         counts |= counter(call)

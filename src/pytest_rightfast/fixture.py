@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, counters, leaves, timing
+from . import clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
+from .clock_cuda import DeviceTiming
 from .compare import Mismatch
 from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
@@ -50,7 +51,6 @@ class PerfSession:
     options: Options
     root: Path
     rows: list[Row] = field(default_factory=list)
-    ceilings: Ceilings = field(default_factory=Ceilings)
     import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
     total: int = 0
     deselected: int = 0
@@ -62,8 +62,12 @@ class PerfSession:
     desk: Desk | None = None
     started: float | None = None
     affinity: list[int] = field(default_factory=affinity)
+    ceilings: Ceilings = field(init=False)
     case: str = ""
     cache: dict[object, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ceilings = Ceilings(self.options.device)
 
     def start(self) -> None:
         """What torch imports and sets up at its first profile and dispatch mode: once, not in the
@@ -170,6 +174,15 @@ class Perf:
             self._check_state(row, before)
         return row
 
+    def sequence(
+        self, make: Callable[[], Any], fresh: Callable[[], Any], steps: Any, **options: Any
+    ) -> Row:
+        """Verify a long-lived object step by step; see `pytest_rightfast.sequence_case.run`."""
+        __tracebackhide__ = True
+        from .sequence_case import run
+
+        return run(self, make, fresh, steps, **options)
+
     def _run(
         self, function: Callable[..., Any], case: PerfCase, row: Row, users: _Stopwatch
     ) -> None:
@@ -183,7 +196,8 @@ class Perf:
         verifier = Verifier(case, ask, seed, cache, users, prepare)
         if self.session.desk is not None:
             before = torch_state()
-            visit = Visit(function, case, verifier, lambda: changes(before, torch_state()), _blamed)
+            changed = lambda: changes(before, torch_state())  # noqa: E731
+            visit = Visit(function, case, verifier, changed, _blamed, row.device)
             visit.serve(self.session.desk, row.id)
             return
         wrong = verifier.before()
@@ -214,10 +228,15 @@ class Perf:
         users.seconds += per_call
         with _blamed():
             made = users(timing.target, function, case, verifier.own, per_call)
-            taken = clock_cpu.measure(made, self.budget, seed=verifier.seed)
+            taken = clocks.sampler(made, self.budget, row.device, verifier.seed).block()
         users.seconds += taken.busy
         row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
         row.warmup_calls, row.steady = taken.warmup_calls, taken.steady
+        if isinstance(taken, DeviceTiming):
+            row.host, row.discarded, row.clocks = taken.host, taken.discarded, taken.clocks
+            if taken.escaped:
+                late = f"{taken.escaped * 1e6:.0f} us"
+                return Mismatch("time", f"the device worked on for {late} after the call's stream")
         return verifier.after(taken.kept)
 
     def _count(
@@ -230,8 +249,11 @@ class Perf:
     ) -> None:
         with _blamed():
             made = timing.target(function, case, verifier.own, 1.0)
-            row.counters, row.inexact = counters.count(made.calls[0], made.reset)
+            row.counters, row.inexact = counters.count(made.calls[0], made.reset, row.device)
         users.seconds += 4 * (row.median or 0.0)
+        if case.kernels:
+            row.counters |= users(triton_aot.counters_or_warning, case.kernels)
+        users(compile_counters.note, row, function, verifier.own(0))
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""

@@ -28,7 +28,7 @@ def refuse(config: pytest.Config, cases: list[pytest.Item]) -> None:
     if not cases:
         return
     for option, default in OPTIONS.items():
-        value = config.getoption(option)
+        value = config.getoption(option, default)  # older pytest-benchmarks lack some
         if option == "--benchmark-timer" and "perf_counter" in str(value):
             continue
         if str(value) != str(default):

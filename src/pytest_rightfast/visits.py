@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import clock_cpu, counters, messages, timing
+from . import clock_cpu, clock_cuda, clocks, counters, messages, timing
 from .case import PerfCase
 from .compare import Mismatch
 from .errors import PerfError, Unsupported
@@ -48,7 +48,8 @@ class Visit:
     verifier: Verifier
     changed_state: Callable[[], dict[str, str]]
     guard: Callable[[], Any]  # a context manager that blames the backend for what it raises
-    sampler: clock_cpu.Sampler | None = field(default=None)
+    device: str = "cpu"
+    sampler: clock_cpu.Sampler | clock_cuda.DeviceSampler | None = field(default=None)
 
     def serve(self, desk: Desk, name: str) -> None:
         """Answer requests for case `name`; return when another comes, leaving it pending."""
@@ -107,7 +108,7 @@ class Visit:
                 self.function(*probe.args, **probe.kwargs)
                 per_call = time.perf_counter() - start
                 target = timing.target(self.function, self.case, self.verifier.own, per_call)
-                self.sampler = clock_cpu.Sampler(target, budget, self.verifier.seed)
+                self.sampler = clocks.sampler(target, budget, self.device, self.verifier.seed)
         block = self.sampler.block(budget)
         return messages.Sampled(block.samples, str(self._check(block.kept) or ""))
 
@@ -117,7 +118,7 @@ class Visit:
 
     def count(self) -> list[dict[str, float]]:
         target = timing.target(self.function, self.case, self.verifier.own, 1.0)
-        passes = [counters.one_pass(target.calls[0], target.reset) for _ in range(2)]
+        passes = [counters.one_pass(target.calls[0], target.reset, self.device) for _ in range(2)]
         return [dict(found) for found in passes]
 
 

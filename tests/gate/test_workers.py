@@ -64,7 +64,7 @@ def test_a_whole_conversation(start, tmp_path):
         assert worker.hello(HELLO, 30).pid == worker.pid
         ids = worker.request(Collect(), Collected, 30).ids
         assert ids == [str(tmp_path), "base"]
-        assert worker.request(Sample("case", 3), Sampled, 30).seconds == [0.5] * 3
+        assert worker.request(Sample("case", 0.1, 3), Sampled, 30).seconds == [0.5] * 3
     assert worker._process.returncode == 0
     assert wait_empty(worker.pid) == []
 
@@ -72,7 +72,7 @@ def test_a_whole_conversation(start, tmp_path):
 def test_what_the_code_under_test_prints_is_not_the_wire(start):
     with start("loud") as worker:
         worker.hello(HELLO, 30)
-        assert worker.request(Sample("case", 1), Sampled, 30).seconds == [0.5]
+        assert worker.request(Sample("case", 1, 1), Sampled, 30).seconds == [0.5]
     assert worker.log.stat().st_size > 200_000
 
 
