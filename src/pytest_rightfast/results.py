@@ -184,10 +184,10 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
                 got=repr(value)[:80],
             )
     row = Row(**entry)
-    for name, known in (("status", STATUSES), ("role", ROLES)):
-        if getattr(row, name) not in known:
+    for name, allowed in (("status", STATUSES), ("role", ROLES)):
+        if (value := getattr(row, name)) not in allowed:
             raise ResultsError(
-                f"{path}: row {index} has an unknown {name}", expected=known, got=getattr(row, name)
+                f"{path}: row {index} has an unknown {name}", expected=allowed, got=value
             )
     if not all(sample > 0 for sample in row.samples):
         raise ResultsError(f"{path}: row {index} has samples that are not positive seconds")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import random
+
 import numpy as np
 import pytest
 import torch
@@ -48,6 +50,21 @@ def test_no_dtype_takes_it_for_a_usual_value(dtype):
         assert not (block.abs() < 1e6).any()
 
 
+def test_small_blocks_of_a_worn_heap():
+    """Blocks of many sizes, given back in another order before and within the context."""
+    chosen = random.Random(1)
+    for _ in range(2000):
+        worn = [torch.ones(chosen.randint(1, 200)) for _ in range(chosen.randint(1, 60))]
+        chosen.shuffle(worn)
+        del worn[::2]
+        size = chosen.choice([1, 2, 3, 7, 16, 60, 120, 250])
+        with poisoned():
+            blocks = [torch.empty(size), torch.empty(size)]
+            del worn
+            blocks.append(torch.empty(size))
+        assert all((block.isnan() | (block.abs() > 1e30)).all() for block in blocks)
+
+
 def test_memory_that_is_asked_for_as_zeros_is_zero():
     with poisoned():
         for size in SIZES:
@@ -66,7 +83,7 @@ def test_switched_off_afterwards():
 
 def test_without_glibc(monkeypatch):
     """torch's own fill, and the mode that it needs put back."""
-    monkeypatch.setattr(poison, "_mallopt", lambda: None)
+    monkeypatch.setattr(poison, "_perturb", lambda: None)
     with poisoned():
         assert torch.are_deterministic_algorithms_enabled()
         assert torch.empty(1000).isnan().all()
