@@ -181,32 +181,49 @@ def _type(name: str, value: Any) -> str:
 
 
 def _child(module: str, source: str, name: str, out: str) -> None:
-    from triton.runtime.interpreter import InterpretedFunction
-
     seen: list[_Seen] = []
-    original = InterpretedFunction.run
-
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        if not warmup:
-            # Parameters are given by name or by place, as in Triton's own decorator.
-            given = self.kwargs.get("do_not_specialize") or ()
-            skipped = {self.arg_names[key] if isinstance(key, int) else key for key in given}
-            one = describe(self.fn, args, kwargs, skipped)
-            meta = inspect.signature(self.fn).bind_partial(
-                *args, **{k: v for k, v in kwargs.items() if k in self.arg_names}
-            )
-            one.grid = tuple(grid(meta.arguments) if callable(grid) else grid)
-            seen.append(one)
-        return original(self, *args, grid=grid, warmup=warmup, **kwargs)
-
-    InterpretedFunction.run = run
+    _listen(seen)
     result: Any = seen
     try:
         reduce(getattr, name.split("."), _load(module, source))()
-        text = pickle.dumps(result)
     except Unsupported as error:
-        text = pickle.dumps(str(error))
-    Path(out).write_bytes(text)
+        result = str(error)
+    Path(out).write_bytes(pickle.dumps(result))
+
+
+def _listen(seen: list[_Seen]) -> None:
+    """Every kernel that is defined from here on writes down its launches.
+
+    `run` belongs to the class in newer Tritons and to the instance in older ones.
+    """
+    from triton.runtime.interpreter import InterpretedFunction
+
+    prepare = InterpretedFunction.__init__
+
+    def prepared(self: Any, *args: Any, **kwargs: Any) -> None:
+        prepare(self, *args, **kwargs)
+        run = self.run
+
+        def noted(*given: Any, **named: Any) -> Any:
+            if not named.get("warmup"):
+                seen.append(_launch(self, named["grid"], given, named))
+            return run(*given, **named)
+
+        self.run = noted
+
+    InterpretedFunction.__init__ = prepared
+
+
+def _launch(kernel: Any, grid: Any, args: Any, kwargs: Any) -> _Seen:
+    # Parameters are given by name or by place, as in Triton's own decorator.
+    given = getattr(kernel, "kwargs", {}).get("do_not_specialize") or ()
+    skipped = {kernel.arg_names[key] if isinstance(key, int) else key for key in given}
+    one = describe(kernel.fn, args, kwargs, skipped)
+    named = {key: value for key, value in kwargs.items() if key in kernel.arg_names}
+    bound = inspect.signature(kernel.fn).bind(*args, **named)
+    bound.apply_defaults()
+    one.grid = tuple(grid(bound.arguments) if callable(grid) else grid)
+    return one
 
 
 def _load(module: str, source: str) -> Any:
