@@ -7,7 +7,9 @@ READY := $(VENV)/.ready
 .PHONY: perf test test-slow lint clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
-	$(BIN)/python -m pytest perf --perf-device cpu --perf-threads 1 --perf-baseline main
+	$(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 --perf-baseline main \
+		--perf-json .rightfast/last.json \
+		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
 test: $(READY)  ## The test suite, without the slow part.
 	$(BIN)/python -m pytest tests -m "not slow"

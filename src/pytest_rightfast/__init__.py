@@ -1,6 +1,6 @@
 """A pytest plugin for performance cases that are verified before they are timed."""
 
-from .case import RESERVED, Backend, Call, PerfCase, peer
+from .case import RESERVED, Backend, Call, PerfCase, peer, subject
 from .compile_counters import compiled
 from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 from .schedules import Schedule, drawn, sizes, swaps, toggled
@@ -29,6 +29,7 @@ __all__ = [
     "peer",
     "put",
     "sizes",
+    "subject",
     "swap",
     "swaps",
     "toggled",

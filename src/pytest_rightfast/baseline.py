@@ -38,7 +38,9 @@ def find(config: pytest.Config, name: str) -> Path | None:
 def resolve_compare(config: pytest.Config) -> None:
     """Let `--benchmark-compare=NAME` find the newest run that was saved as NAME."""
     wanted = config.getoption("--benchmark-compare")
-    if isinstance(wanted, str) and not Path(wanted).is_file():
+    location = str(config.getoption("--benchmark-storage"))
+    local = "://" not in location or location.startswith("file://")
+    if local and isinstance(wanted, str) and not Path(wanted).is_file():
         found = find(config, wanted) if re.fullmatch(r"[\w.-]+", wanted) else None
         if found is not None:
             config.option.benchmark_compare = str(found)

@@ -45,7 +45,8 @@ class PerfCase:
         reference: the right answer, computed from the same inputs in float64. It may use numpy.
             For a case with `mutates` it returns the new values, or mutates its own arguments.
         check: a property in place of a reference: `check(output, *args, **kwargs)` returns None or
-            True if all is well, False or a message if not.
+            True if all is well, False or a message if not. Arguments that `mutates` names come as
+            the call left them.
         families: further inputs, verified but not timed: names of built-in families (see
             `pytest_rightfast.families`), or a mapping from a name to an `inputs` function.
         mutates: positions or names of the arguments that the function changes in place.
@@ -84,12 +85,18 @@ class PerfCase:
                 expected="perf(function, *args, ...), or a case with inputs=",
                 remedy="give the arguments, or PerfCase(inputs=lambda generator: (...,))",
             )
-        return _as_call(self.inputs(_generator(seed)))
+        # Cloned: a function that hands out one tensor again and again would alias the draws.
+        return _as_call(self.inputs(_generator(seed))).map(leaves.clone)
+
+    @property
+    def draws_itself(self) -> bool:
+        """Whether `inputs=` was written by the user, not made from given arguments."""
+        return not isinstance(self.inputs, _GivenInputs)
 
     def draw_family(self, name: str, seed: int) -> Call:
         """The arguments of one verified-only family."""
         if isinstance(self.families, Mapping):
-            return _as_call(self.families[name](_generator(seed)))
+            return _as_call(self.families[name](_generator(seed))).map(leaves.clone)
         return self.draw(seed).map(FAMILIES[name])
 
 
@@ -182,11 +189,19 @@ def _check(case: PerfCase) -> None:
 
 @dataclass(frozen=True)
 class Backend:
-    """One implementation. A wrong subject fails the run; a wrong peer is shown and not timed."""
+    """One implementation. A wrong subject fails the run; a wrong peer is shown and not timed.
+
+    Args:
+        prepare: turns the case's arguments into this backend's own (numpy arrays, another layout),
+            returning a tuple; neither timed nor seen by the reference.
+        output: turns what it returns into the layout of the reference; not timed.
+    """
 
     name: str
     function: Callable[..., Any]
     role: Literal["subject", "peer"] = "subject"
+    prepare: Callable[..., tuple[Any, ...]] | None = None
+    output: Callable[[Any], Any] | None = None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.function(*args, **kwargs)
@@ -195,27 +210,26 @@ class Backend:
         return self.name
 
 
-@dataclass(frozen=True)
-class _Peer:
-    function: Callable[..., Any]
+def subject(function: Callable[..., Any], **layout: Any) -> Backend:
+    """A backend of one's own that needs `prepare=` or `output=`; a bare function needs no such."""
+    return Backend("", function, "subject", **layout)
 
 
-def peer(function: Callable[..., Any]) -> Any:
-    """Mark a backend as somebody else's: `@pytest.mark.perf_backends(ours=f, pywt=peer(g))`."""
-    return _Peer(function)
+def peer(function: Callable[..., Any], **layout: Any) -> Backend:
+    """Somebody else's backend: `@pytest.mark.perf_backends(ours=f, pywt=peer(g, prepare=...))`."""
+    return Backend("", function, "peer", **layout)
 
 
 def backends(marked: Mapping[str, Any]) -> list[Backend]:
     """The backends named by a `perf_backends` marker, in order."""
     found = []
     for name, value in marked.items():
-        role: Literal["subject", "peer"] = "peer" if isinstance(value, _Peer) else "subject"
-        function = value.function if isinstance(value, _Peer) else value
-        if not callable(function):
+        if not callable(value):
             raise CaseError(
                 f"backend {name!r} is not callable",
-                expected="a function or peer(function)",
+                expected="a function, subject(function) or peer(function)",
                 got=repr(value),
             )
-        found.append(Backend(name, function, role))
+        one = value if isinstance(value, Backend) else Backend("", value)
+        found.append(replace(one, name=name))
     return found

@@ -14,7 +14,7 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 # Shorter calls are looped until one sample lasts this long: a thousand times the clock's own cost.
@@ -60,26 +60,47 @@ class Target:
     reset: Callable[[], None] | None = None
 
 
+class Sampler:
+    """A warmed-up target: blocks of samples can be taken from it again and again.
+
+    Args:
+        target: what is timed.
+        budget: seconds that one block may take; a tenth of it is the most that warming up takes.
+        seed: decides which rounds keep their answer.
+    """
+
+    def __init__(self, target: Target, budget: Budget, seed: int = 0) -> None:
+        self.target, self.budget, self._random = target, budget, random.Random(seed)
+        with no_gc():
+            times, steady = _warm_up(target, budget)
+        self.per_call = statistics.median(times[len(times) // 2 :])
+        self.loops = _loops(target, self.per_call)
+        self.warm = Timing([], self.loops, times[0], len(times), steady, sum(times))
+
+    def block(self, budget: Budget | None = None) -> Timing:
+        """Samples for one budget, its own by default."""
+        budget = budget or self.budget
+        rounds = _rounds(budget, self.per_call * self.loops)
+        keep = frozenset(self._random.sample(range(rounds), min(KEPT, rounds)))
+        timing = replace(self.warm, samples=[], kept=[])
+        with no_gc():
+            for index in range(rounds):
+                which = index % len(self.target.calls)
+                seconds = _sample(self.target, which, self.loops, index in keep, timing)
+                timing.samples.append(seconds)
+        timing.busy += sum(timing.samples) * self.loops
+        return timing
+
+
 def measure(target: Target, budget: Budget, seed: int = 0) -> Timing:
-    """Warm up until steady, then sample."""
-    with _no_gc():
-        first = _time(target.calls[0], 1)
-        times, steady = _warm_up(target, budget, first)
-        per_call = statistics.median(times[len(times) // 2 :])
-        loops = _loops(target, per_call)
-        rounds = _rounds(budget, per_call * loops)
-        timing = Timing([], loops, first, len(times), steady, sum(times))
-        kept = frozenset(random.Random(seed).sample(range(rounds), min(KEPT, rounds)))
-        for index in range(rounds):
-            which = index % len(target.calls)
-            timing.samples.append(_sample(target, which, loops, index in kept, timing))
-    timing.busy += sum(timing.samples) * loops
-    return timing
+    """Warm up until steady, then take one block of samples."""
+    return Sampler(target, budget, seed).block()
 
 
-def _warm_up(target: Target, budget: Budget, first: float) -> tuple[list[float], bool]:
+def _warm_up(target: Target, budget: Budget) -> tuple[list[float], bool]:
     """Call until a third of the calls is no faster than the third before it, for a tenth of the
     budget at most. Returns the seconds of each call, and whether they became steady."""
+    first = _time(target.calls[0], 1)
     limit, spent, times = budget.max_time / 10, first, [first]
     turns = itertools.cycle(range(len(target.calls)))
     while spent < limit or len(times) < 3:
@@ -146,7 +167,7 @@ def _time(call: Callable[[], Any], loops: int) -> float:
 
 
 @contextmanager
-def _no_gc() -> Iterator[None]:
+def no_gc() -> Iterator[None]:
     """A collection in the middle of a sample is no property of the call."""
     enabled = gc.isenabled()
     gc.collect(0)

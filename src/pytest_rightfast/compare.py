@@ -8,11 +8,12 @@ zeros must be zero (or within `atol`).
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from . import trees
-from .leaves import is_array
+from .leaves import from_array, is_array
 
 if TYPE_CHECKING:
     import torch
@@ -98,7 +99,7 @@ def compare_leaf(
 ) -> tuple[Mismatch | None, Accuracy]:
     left, right = as_tensor(got), as_tensor(expected)
     if right is None or left is None:
-        if left is None and right is None and (got is expected or bool(got == expected)):
+        if left is None and right is None and _equal(got, expected):
             return None, Accuracy()
         return Mismatch(where, f"expected {_brief(expected)}, got {_brief(got)}"), Accuracy()
     if left.shape != right.shape:
@@ -107,7 +108,19 @@ def compare_leaf(
     if dtypes and left.dtype not in dtypes:
         names = " or ".join(sorted(str(dtype) for dtype in dtypes))
         return Mismatch(where, f"expected dtype {names}, got {left.dtype}"), Accuracy()
-    return _compare_values(left, right, tolerance, where)
+    rtol = tolerance.relative(left.dtype)
+    if dtypes and isinstance(got, float | complex):
+        # `.item()` gives a Python float whatever it was computed in.
+        rtol = max(tolerance.relative(dtype) for dtype in dtypes)
+    return _compare_values(left, right, rtol, tolerance.atol, where)
+
+
+def _equal(left: Any, right: Any) -> bool:
+    """Equality of what is no number; objects that cannot say are not equal."""
+    try:
+        return left is right or bool(left == right)
+    except Exception:
+        return False
 
 
 def as_tensor(leaf: Any) -> Tensor | None:
@@ -121,21 +134,15 @@ def as_tensor(leaf: Any) -> Tensor | None:
         plain: Tensor = leaf.detach()
         return plain.to_dense() if plain.layout is not torch.strided else plain
     if is_array(leaf) and leaf.dtype.kind in "fciub":
-        return torch.as_tensor(leaf.copy() if leaf.ndim else leaf.item(), dtype=_dtype_of(leaf))
+        return from_array(leaf)
     if isinstance(leaf, bool | int | float | complex):
         dtype = {float: torch.float64, complex: torch.complex128}.get(type(leaf))
         return torch.tensor(leaf, dtype=dtype)
     return None
 
 
-def _dtype_of(array: Any) -> torch.dtype:
-    import torch
-
-    return torch.from_numpy(array.reshape(-1)[:0].copy()).dtype
-
-
 def _compare_values(
-    got: Tensor, expected: Tensor, tolerance: Tolerance, where: str
+    got: Tensor, expected: Tensor, rtol: float, atol: float, where: str
 ) -> tuple[Mismatch | None, Accuracy]:
     import torch
 
@@ -143,7 +150,6 @@ def _compare_values(
         return None, Accuracy()
     if got.dtype.is_complex != expected.dtype.is_complex:
         return Mismatch(where, f"expected {expected.dtype}, got {got.dtype}"), Accuracy()
-    rtol = tolerance.relative(got.dtype)
     left, right = got.cpu(), expected.cpu()
     if not (left.dtype.is_floating_point or left.dtype.is_complex):
         wrong = left != right
@@ -152,29 +158,66 @@ def _compare_values(
         return _describe(left, right, wrong, where), Accuracy()
     if left.dtype.is_complex:
         left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right)
-    # A value beyond the narrow type's range is rightly infinite there.
-    reach = right.to(left.dtype).to(torch.float64)
-    left, right = left.to(torch.float64), right.to(torch.float64)
-    right = torch.where(reach.isinf(), reach, right)
-    both_nan = left.isnan() & right.isnan()
-    same = both_nan | (left == right)
-    finite = right.isfinite()
-    error = torch.where(same, 0.0, (left - right).abs())
-    squares = torch.where(finite, right, 0.0).square()
-    rms = squares.mean().sqrt().item()
-    limit = torch.where(finite, rtol * (right.abs() + rms) + tolerance.atol, 0.0)
-    wrong = ~(error <= limit)  # NaN compares false and is wrong
-    size = squares.sum().sqrt().item()
-    distance = torch.where(finite, error, 0.0).square().sum().sqrt().item()
-    accuracy = Accuracy(
-        _ratio(distance, size), _ratio(error[finite].amax().item(), rms) if finite.any() else 0.0
-    )
-    if wrong.any():
-        return _describe(left, right, wrong, where), accuracy
-    if not distance <= rtol / 4 * size + tolerance.atol * left.numel() ** 0.5:
+    right = right.to(torch.float64)
+    if right.any():
+        # Below its smallest normal number a type has steps, not digits: two of them are allowed.
+        known = torch.finfo(left.dtype)
+        atol += 2 * known.smallest_normal * known.eps
+    errors = _errors(left, right, rtol, atol)
+    accuracy = Accuracy(_ratio(errors.distance, errors.size), _ratio(errors.worst, errors.rms))
+    if errors.wrong is not None:
+        return _describe(left, right, errors.wrong, where), accuracy
+    allowed = rtol / 4 * errors.size + atol * left.numel() ** 0.5
+    if not errors.distance <= allowed:
         what = f"relative norm of the error {accuracy.norm:.3g}, allowed {rtol / 4:.3g}"
         return Mismatch(where, what), accuracy
     return None, accuracy
+
+
+@dataclass(frozen=True)
+class _Errors:
+    distance: float  # norm of the error
+    size: float  # norm of what is expected
+    rms: float
+    worst: float  # largest error of an element
+    wrong: Tensor | None  # mask of the wrong elements, if there are any
+
+
+def _errors(got: Tensor, expected: Tensor, rtol: float, atol: float) -> _Errors:
+    """Errors of finite values in few passes; anything else goes the careful way."""
+    import torch
+
+    size = torch.linalg.vector_norm(expected).item()
+    error = (got.to(torch.float64) - expected).abs_()
+    distance = torch.linalg.vector_norm(error).item()
+    if not (math.isfinite(size) and math.isfinite(distance)):
+        return _careful_errors(got, expected, rtol, atol)
+    rms = size / math.sqrt(expected.numel())
+    wrong = error > expected.abs().add_(rms).mul_(rtol).add_(atol)
+    return _Errors(distance, size, rms, error.amax().item(), wrong if wrong.any() else None)
+
+
+def _careful_errors(got: Tensor, expected: Tensor, rtol: float, atol: float) -> _Errors:
+    """NaN must meet NaN, infinity the same infinity; the rest is judged as if they were not there.
+
+    A value beyond the narrow type's range is rightly infinite there.
+    """
+    import torch
+
+    reach = expected.to(got.dtype).to(torch.float64)
+    expected = torch.where(reach.isinf(), reach, expected)
+    got = got.to(torch.float64)
+    same = (got.isnan() & expected.isnan()) | (got == expected)
+    finite = expected.isfinite()
+    error = torch.where(same, 0.0, (got - expected).abs())
+    squares = torch.where(finite, expected, 0.0).square()
+    rms = squares.mean().sqrt().item()
+    limit = torch.where(finite, rtol * (expected.abs() + rms) + atol, 0.0)
+    wrong = ~(error <= limit)  # NaN compares false and is wrong
+    regular = torch.where(finite, error, 0.0).nan_to_num(nan=math.inf)
+    distance = torch.linalg.vector_norm(regular).item()
+    size = squares.sum().sqrt().item()
+    return _Errors(distance, size, rms, regular.amax().item(), wrong if wrong.any() else None)
 
 
 def _ratio(error: float, scale: float) -> float:
@@ -194,5 +237,9 @@ def _describe(got: Tensor, expected: Tensor, wrong: Tensor, where: str) -> Misma
 
 
 def _brief(value: Any) -> str:
-    text = f"{type(value).__module__}.{type(value).__qualname__} {value!r}"
+    try:
+        shown = repr(value)
+    except Exception as error:  # a foreign object's own; its type is what matters
+        shown = f"(its repr fails: {error})"
+    text = f"{type(value).__module__}.{type(value).__qualname__} {shown}"
     return text if len(text) <= 120 else text[:117] + "..."

@@ -3,6 +3,7 @@ arguments, gradients. Backends and references go through the same code."""
 
 from __future__ import annotations
 
+import functools
 import zlib
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -113,13 +114,19 @@ def cotangent(path: trees.Path, like: Tensor) -> Tensor:
     """Random, never ones; multiples of 1/16 up to 4, which every float type holds exactly."""
     import torch
 
-    generator = torch.Generator().manual_seed(zlib.crc32(repr(path).encode()))
-    shape = (*like.shape, 2) if like.is_complex() else like.shape
-    values = torch.randn(shape, generator=generator, dtype=torch.float64)
-    values = (values * 16).round().clamp(-64, 64) / 16
-    if like.is_complex():
-        values = torch.view_as_complex(values)
-    return values.to(dtype=like.dtype, device=like.device)
+    shape = (*like.shape, 2) if like.is_complex() else tuple(like.shape)
+    real = like.real.dtype if like.is_complex() else like.dtype
+    values = _sixteenths(repr(path), shape).to(dtype=real, device=like.device) / 16
+    return torch.view_as_complex(values) if like.is_complex() else values
+
+
+@functools.lru_cache(maxsize=256)
+def _sixteenths(name: str, shape: tuple[int, ...]) -> Tensor:
+    """Kept as bytes: the same few shapes are asked for again and again."""
+    import torch
+
+    generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
+    return torch.randint(-64, 65, shape, generator=generator, dtype=torch.int8)
 
 
 def dtypes_of(tree: Any) -> set[torch.dtype]:

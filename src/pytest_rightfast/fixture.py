@@ -12,15 +12,20 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, compile_counters, counters, leaves, timing, triton_aot
+from . import clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
+from .clock_cuda import DeviceTiming
 from .compare import Mismatch
 from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
+from .evaluate import answer
 from .machine import Ceilings, affinity, environment
 from .options import Options
+from .poison import poisoned
+from .reference import float64_only
 from .results import Row
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
+from .visits import Desk, Visit
 
 # Beyond a measured ceiling by this factor a time is not believed.
 IMPLAUSIBLE = 1.3
@@ -32,10 +37,13 @@ class PerfSession:
 
     Attributes:
         rows: results so far, in order.
-        total: perf cases collected.
+        total, deselected: perf cases that will run, and that were deselected.
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
         stored, stored_name: medians of the run that is compared with, and its file.
+        compared: runs that pytest-benchmark compares with.
         import_changes: global torch state changed by importing a file, by file.
+        started: seconds that torch's import and first use took.
+        desk: in a worker of the gate, where its requests come from.
         affinity: the CPUs of the process at the start.
         case, cache: expected answers of the case at hand.
     """
@@ -43,16 +51,34 @@ class PerfSession:
     options: Options
     root: Path
     rows: list[Row] = field(default_factory=list)
-    ceilings: Ceilings = field(default_factory=Ceilings)
     import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
     total: int = 0
+    deselected: int = 0
     benchmarks: list[Any] = field(default_factory=list)
     stored: dict[str, float] | None = None
     stored_name: str = ""
+    compared: int = 0
     note: str = ""
+    desk: Desk | None = None
+    started: float | None = None
     affinity: list[int] = field(default_factory=affinity)
+    ceilings: Ceilings = field(init=False)
     case: str = ""
     cache: dict[object, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.ceilings = Ceilings(self.options.device)
+
+    def start(self) -> None:
+        """What torch imports and sets up at its first profile and dispatch mode: once, not in the
+        first case."""
+        if self.started is None:
+            begin = time.perf_counter()
+            import torch
+
+            with float64_only("nothing"), poisoned():
+                counters.count(lambda: torch.ones(2) + 1)
+            self.started = time.perf_counter() - begin
 
     def cache_of(self, case: str) -> dict[object, Any]:
         """Expected answers of the case at hand; those of the one before are dropped."""
@@ -92,6 +118,7 @@ class Perf:
     ) -> None:
         self.session = session
         self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
+        self.budget = clock_cpu.Budget(session.options.max_time, session.options.min_rounds)
         self.row: Row | None = None
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
@@ -116,11 +143,15 @@ class Perf:
             )
         import torch
 
-        backend = function if isinstance(function, Backend) else self._backend
+        if isinstance(function, Backend):
+            self._backend = function
+        backend = self._backend
         role = backend.role if backend else "subject"
         name = backend.name if backend else _name(function)
         plain = function.function if isinstance(function, Backend) else function
         case, plain = _with_module(build_case(args, keywords), plain)
+        if backend and backend.output:
+            case = replace(case, output=backend.output)
         self.row = row = Row(
             self._id, self._case_id, name, role, device=self.session.options.device
         )
@@ -128,7 +159,7 @@ class Perf:
         row.threads_asked, row.threads = self._threads, torch.get_num_threads()
         start, users = time.perf_counter(), _Stopwatch()
         before = torch_state()
-        row.state = {key: v for key, v in before.items() if v != DEFAULTS[key]}
+        row.state = {key: before[key] for key, v in DEFAULTS.items() if before[key] != v}
         try:
             self._run(plain, case, row, users)
         except BackendFailed as failed:
@@ -160,14 +191,26 @@ class Perf:
             raise _polluted(self.session.import_changes)
         cache = self.session.cache_of(f"{row.case}, {row.threads} threads")
         seed = zlib.crc32(row.case.encode())
-        verifier = Verifier(case, attributed(function), seed, cache, users)
+        prepare = self._backend.prepare if self._backend else None
+        ask = attributed(lambda call: answer(function, call, case))
+        verifier = Verifier(case, ask, seed, cache, users, prepare)
+        if self.session.desk is not None:
+            before = torch_state()
+            changed = lambda: changes(before, torch_state())  # noqa: E731
+            visit = Visit(function, case, verifier, changed, _blamed, row.device)
+            visit.serve(self.session.desk, row.id)
+            return
         wrong = verifier.before()
         if not wrong and self.session.options.timing:
             wrong = self._time(function, case, row, verifier, users)
+        elif not wrong:
+            wrong = verifier.after([])
         if not wrong and row.role == "subject":
-            wrong = self._count(function, case, row, verifier, users)
+            self._count(function, case, row, verifier, users)
+        wrong = wrong or verifier.cached()
         row.inputs = verifier.fingerprint
-        row.error, row.worst_error = verifier.accuracy.norm, verifier.accuracy.worst
+        row.errors, row.worst_error = verifier.errors, verifier.worst
+        row.error = max(verifier.errors.values(), default=None)
         self._judge(row, wrong or self._implausible(case, row, verifier))
 
     def _time(
@@ -178,19 +221,22 @@ class Perf:
         verifier: Verifier,
         users: _Stopwatch,
     ) -> Mismatch | None:
-        probe = verifier.draw(0)
+        probe = verifier.own(0)
         start = time.perf_counter()
         attributed(function)(*probe.args, **probe.kwargs)
         per_call = time.perf_counter() - start
         users.seconds += per_call
-        options = self.session.options
-        budget = clock_cpu.Budget(options.max_time, options.min_rounds)
         with _blamed():
-            made = users(timing.target, function, case, verifier.draw, per_call)
-            taken = clock_cpu.measure(made, budget, seed=verifier.seed)
+            made = users(timing.target, function, case, verifier.own, per_call)
+            taken = clocks.sampler(made, self.budget, row.device, verifier.seed).block()
         users.seconds += taken.busy
         row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
         row.warmup_calls, row.steady = taken.warmup_calls, taken.steady
+        if isinstance(taken, DeviceTiming):
+            row.host, row.discarded, row.clocks = taken.host, taken.discarded, taken.clocks
+            if taken.escaped:
+                late = f"{taken.escaped * 1e6:.0f} us"
+                return Mismatch("time", f"the device worked on for {late} after the call's stream")
         return verifier.after(taken.kept)
 
     def _count(
@@ -200,22 +246,14 @@ class Perf:
         row: Row,
         verifier: Verifier,
         users: _Stopwatch,
-    ) -> Mismatch | None:
+    ) -> None:
         with _blamed():
-            made = timing.target(function, case, verifier.draw, 1.0)
-            row.counters, row.inexact = counters.count(made.calls[0], made.reset)
+            made = timing.target(function, case, verifier.own, 1.0)
+            row.counters, row.inexact = counters.count(made.calls[0], made.reset, row.device)
         users.seconds += 4 * (row.median or 0.0)
         if case.kernels:
             row.counters |= users(triton_aot.counters_or_warning, case.kernels)
-        users(compile_counters.note, row, function, verifier.draw(0))
-        if row.counters.get("operators") or row.counters.get("allocations") or case.backward:
-            return None
-        fresh = verifier.draw(3)
-        anew = counters.dispatched(lambda: function(*fresh.args, **fresh.kwargs))
-        if anew["operators"]:
-            what = f"a repeated input costs no operators, a fresh one {anew['operators']}: cached"
-            return Mismatch("output", what)
-        return None
+        users(compile_counters.note, row, function, verifier.own(0))
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""
@@ -262,6 +300,8 @@ class Perf:
             restore(before)
             row.status, row.samples = "error", []
             row.reason = f"changed global torch state: {changed}"
+            if row.role == "peer":
+                pytest.skip(f"{row.backend} {row.reason}")
             raise StateError(
                 f"{row.backend} changed global torch state",
                 expected="the state after a call as before it",

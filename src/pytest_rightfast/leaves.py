@@ -19,6 +19,27 @@ def is_array(leaf: Any) -> bool:
     return type(leaf).__module__.split(".")[0] == "numpy" and hasattr(leaf, "__array_interface__")
 
 
+def from_array(array: Any) -> Tensor:
+    """A tensor in the array's own memory; a copy where torch cannot have that (negative strides,
+    a scalar, another byte order, more than float64)."""
+    import torch
+
+    kind, size = array.dtype.kind, array.dtype.itemsize
+    wider = {"f": size > 8 and "float64", "c": size > 16 and "complex128"}.get(kind)
+    if wider or not array.dtype.isnative:
+        array = array.astype(wider or array.dtype.newbyteorder("="))
+    if not _is_writable(array):
+        array = array.copy()
+    return torch.as_tensor(array)
+
+
+def _is_writable(leaf: Any) -> bool:
+    if not is_array(leaf) or not hasattr(leaf, "flags") or not hasattr(leaf, "setflags"):
+        return False
+    strides = all(stride >= 0 and stride % leaf.dtype.itemsize == 0 for stride in leaf.strides)
+    return bool(leaf.flags.writeable) and strides
+
+
 def tensors_of(leaf: Any) -> Iterator[tuple[str, Tensor]]:
     """The tensors that a leaf holds, with a suffix for the path: itself, or a module's state."""
     import torch
@@ -26,10 +47,17 @@ def tensors_of(leaf: Any) -> Iterator[tuple[str, Tensor]]:
     if isinstance(leaf, torch.Tensor):
         yield "", leaf
     elif is_array(leaf) and leaf.dtype.kind in "fciub":
-        yield "", torch.from_numpy(leaf if leaf.ndim else leaf.reshape(()).copy())
+        yield "", from_array(leaf)
     elif isinstance(leaf, torch.nn.Module):
         for name, tensor in [*leaf.named_parameters(), *leaf.named_buffers()]:
             yield f".{name}", tensor
+
+
+def holds_memory(leaf: Any) -> bool:
+    """Whether new values can be put into the leaf: a tensor, a module, an array of any shape."""
+    import torch
+
+    return isinstance(leaf, torch.Tensor | torch.nn.Module) or _is_writable(leaf)
 
 
 def clone(leaf: Any) -> Any:
@@ -49,7 +77,8 @@ def _clone_tensor(tensor: Tensor) -> Tensor:
     import torch
 
     source = tensor.detach()
-    if source.layout is not torch.strided:
+    known = type(tensor) in (torch.Tensor, torch.nn.Parameter)
+    if source.layout is not torch.strided or not known:
         return source.clone()
     if any(stride == 0 and size > 1 for size, stride in zip(source.shape, source.stride())):
         # An expanded tensor: copy what it holds once, expand again.

@@ -6,14 +6,13 @@ import functools
 import os
 import platform
 import socket
-import statistics
 import subprocess
-import time
-from collections.abc import Callable
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
+
+from .clocks import lower_quartile
 
 
 def environment(root: Path, device: str) -> dict[str, Any]:
@@ -108,21 +107,23 @@ class Ceilings:
     cache regime as the case.
     """
 
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, object, int], float] = {}
+    def __init__(self, device: str = "cpu") -> None:
+        self.device = device
+        self._known: dict[tuple[str, int, int], float] = {}
 
     def copy_seconds(self, moved_bytes: int, threads: int) -> float:
         """Seconds of `copy_` that reads and writes `moved_bytes` in all, call included."""
-        key = ("copy", max(1, moved_bytes // 2), threads)
+        size = max(1, moved_bytes // 2)
+        key = ("copy", size, threads)
         if key not in self._known:
-            self._known[key] = _time_copy(max(1, moved_bytes // 2))
+            self._known[key] = _time_copy(size, self.device)
         return self._known[key]
 
-    def flops_per_second(self, dtype: str, threads: int) -> float:
-        """The rate of a matrix product in `dtype`."""
-        key = ("flops", dtype, threads)
+    def flops_per_second(self, threads: int) -> float:
+        """The rate of a matrix product, in the device's fastest common type."""
+        key = ("flops", 0, threads)
         if key not in self._known:
-            self._known[key] = _matmul_rate(dtype)
+            self._known[key] = _matmul_rate(self.device)
         return self._known[key]
 
     def least_seconds(self, moved_bytes: int | None, flops: int | None, threads: int) -> float:
@@ -132,35 +133,21 @@ class Ceilings:
             overhead = self.copy_seconds(2, threads)
             least = max(0.0, self.copy_seconds(moved_bytes, threads) - overhead)
         if flops:
-            least = max(least, flops / self.flops_per_second("float32", threads))
+            least = max(least, flops / self.flops_per_second(threads))
         return least
 
 
-def _time_copy(size: int) -> float:
+def _time_copy(size: int, device: str) -> float:
     import torch
 
-    source = torch.zeros(size, dtype=torch.uint8).random_(1, 255)
+    source = torch.zeros(size, dtype=torch.uint8, device=device).random_(1, 255)
     target = torch.empty_like(source)
-    return best_median(lambda: target.copy_(source))
+    return lower_quartile(lambda: target.copy_(source), device)
 
 
-def _matmul_rate(dtype: str, n: int = 512) -> float:
+def _matmul_rate(device: str) -> float:
     import torch
 
-    a = torch.randn(n, n, dtype=getattr(torch, dtype))
-    return 2 * n**3 / best_median(lambda: a @ a)
-
-
-def best_median(call: Callable[[], Any], seconds: float = 0.02) -> float:
-    """The lower quartile of some dozen samples: a ceiling should not be slowed by noise."""
-    call()
-    start = time.perf_counter()
-    call()
-    loops = max(1, int(seconds / 12 / max(time.perf_counter() - start, 1e-7)))
-    samples = []
-    for _ in range(12 if loops > 1 else 4):
-        start = time.perf_counter()
-        for _ in range(loops):
-            call()
-        samples.append((time.perf_counter() - start) / loops)
-    return statistics.quantiles(samples, n=4)[0]
+    n, dtype = (512, torch.float32) if device == "cpu" else (8192, torch.bfloat16)
+    a = torch.randn(n, n, device=device, dtype=dtype)
+    return float(2 * n**3 / lower_quartile(lambda: a @ a, device))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -48,6 +49,27 @@ def add_options(parser: pytest.Parser) -> None:
         help="compare with the saved run of this name; make it if there is none",
     )
 
+    group.addoption(
+        "--perf-against", metavar="REV", help="the gate: compare with where HEAD left this revision"
+    )
+    group.addoption(
+        "--perf-against-tip",
+        action="store_true",
+        help="compare with the revision itself, not with the merge base",
+    )
+    group.addoption(
+        "--perf-budget", metavar="SECONDS", type=float, help="time for the whole gate (300)"
+    )
+    group.addoption(
+        "--perf-min-effect", metavar="SHARE", help="slowdowns below this pass the gate (3%%)"
+    )
+    group.addoption(
+        "--perf-advisory", action="store_true", help="the gate reports but does not fail"
+    )
+    group.addoption(
+        "--perf-markdown", metavar="FILE", type=Path, help="write the gate's report as Markdown"
+    )
+
 
 def read_options(config: pytest.Config) -> Options:
     """Parse and check; a bad value is a usage error that names the option."""
@@ -70,15 +92,14 @@ def usage(option: str, *, expected: str, got: object, remedy: str | None = None)
 
 
 def _device(text: str) -> str:
-    kind, _, index = text.partition(":")
-    if not kind.isalpha() or (index and not index.isdigit()) or text.endswith(":"):
+    if not re.fullmatch(r"[a-z][a-z_]*(:[0-9]{1,3})?", text):
         raise usage("--perf-device", expected="cpu, cuda or cuda:1", got=text)
     return text
 
 
 def _threads(text: str) -> tuple[int, ...]:
     parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", part) for part in parts):
         raise usage("--perf-threads", expected="positive numbers such as 1 or 1,2", got=text)
     return tuple(dict.fromkeys(int(part) for part in parts))
 
@@ -90,8 +111,8 @@ def _cpus(text: str | None) -> tuple[int, ...] | None:
         raise usage("--perf-cpus", expected="Linux", got=os.name, remedy="leave the option out")
     chosen: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()) or part.endswith("-"):
+        first, _, last = part.strip().partition("-")
+        if not re.fullmatch(r"\s*[0-9]{1,6}(-[0-9]{1,6})?\s*", part):
             raise usage("--perf-cpus", expected="a list such as 0-3,8", got=text)
         chosen.update(range(int(first), int(last or first) + 1))
     there = os.sched_getaffinity(0)

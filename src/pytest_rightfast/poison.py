@@ -3,12 +3,14 @@
 On glibc, `mallopt(M_PERTURB)` fills every block that malloc hands out (seen to reach all CPU
 blocks of torch; numpy's from 32 KB up). Elsewhere torch's own fill of uninitialised memory is
 used, which needs its deterministic mode. Both are switched off again before anything is timed.
+On CUDA the free blocks of the caching allocator are filled.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -32,6 +34,7 @@ def _mallopt() -> Callable[[int, int], int] | None:
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Within this context fresh memory holds poison."""
+    _fill_cuda()
     mallopt = _mallopt()
     if mallopt is None:
         with _torch_fill():
@@ -42,6 +45,24 @@ def poisoned() -> Iterator[None]:
         yield
     finally:
         mallopt(_M_PERTURB, 0)
+
+
+def _fill_cuda() -> None:
+    """Poison what the caching allocator will hand out next: blocks are taken, filled, given back.
+
+    Large requests are cut from a large free block, small ones (up to 1 MiB) from segments of 2 MiB.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.cuda.is_available() and torch.cuda.is_initialized()):
+        return
+    torch.cuda.synchronize()
+    torch.cuda.empty_cache()
+    free, _ = torch.cuda.mem_get_info()
+    large = min(free // 4, 64 * 2**20 + 2 * torch.cuda.max_memory_allocated())
+    sizes = [large] + [2**20] * 64
+    blocks = [torch.full((size,), 0xFE, dtype=torch.uint8, device="cuda") for size in sizes]
+    torch.cuda.synchronize()
+    del blocks
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from . import leaves, trees
 from .case import Call, PerfCase
 from .compare import as_tensor
+from .dispatch import watching
 from .errors import CaseError
 from .evaluate import Answer, answer, cotangent, dtypes_of, state
 
@@ -47,25 +48,21 @@ class Expected:
 def float64_only(name: str) -> Iterator[None]:
     """Refuse torch arithmetic below float64; the default dtype is float64 inside."""
     import torch
-    from torch.utils._python_dispatch import TorchDispatchMode
 
-    class Guard(TorchDispatchMode):  # type: ignore[no-untyped-call]
-        def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None):  # type: ignore[no-untyped-def]
-            result = func(*args, **(kwargs or {}))
-            for _, leaf in trees.leaves(result):
-                if isinstance(leaf, torch.Tensor) and leaf.dtype != leaves.wide(leaf.dtype):
-                    raise CaseError(
-                        f"the reference {name} computes below float64: {func} gave {leaf.dtype}",
-                        expected="float64 throughout; its inputs come in float64",
-                        got=f"{func} -> {leaf.dtype}",
-                        remedy="drop the cast, or build constants with dtype=x.dtype",
-                    )
-            return result
+    def guard(operator: Any, result: Any) -> None:
+        for _, leaf in trees.leaves(result):
+            if isinstance(leaf, torch.Tensor) and leaf.dtype != leaves.wide(leaf.dtype):
+                raise CaseError(
+                    f"the reference {name} computes below float64: {operator} gave {leaf.dtype}",
+                    expected="float64 throughout; its inputs come in float64",
+                    got=f"{operator} -> {leaf.dtype}",
+                    remedy="drop the cast, or build constants with dtype=x.dtype",
+                )
 
     before = torch.get_default_dtype()
     torch.set_default_dtype(torch.float64)
     try:
-        with Guard():  # type: ignore[no-untyped-call]
+        with watching(guard):
             yield
     finally:
         torch.set_default_dtype(before)
@@ -172,16 +169,20 @@ def _inner(output: Any) -> float:
 def allowed_dtypes(case: PerfCase, call: Call) -> Any:
     """The output dtypes that are right: those of the reference on the inputs as they are.
 
-    A reference that widens (numpy has no bfloat16) allows the inputs' own dtypes as well.
+    A reference that widens (numpy has no bfloat16) or only takes float64 allows the inputs' own
+    dtypes as well.
     """
     assert case.reference is not None
     inputs = dtypes_of(call.tree)
-    try:
-        with _quiet():
-            fresh = call.map(leaves.clone)
-            native = case.reference(*fresh.args, **fresh.kwargs)
-    except Exception:
-        native = None  # it only takes float64
+    native = None
+    for copied in (leaves.clone, leaves.double):
+        try:
+            with _quiet():
+                fresh = call.map(copied)
+                native = case.reference(*fresh.args, **fresh.kwargs)
+            break
+        except Exception:
+            continue  # it only takes float64; what it raises there, it will raise again
 
     def allowed(leaf: Any) -> Any:
         tensor = as_tensor(leaf)
@@ -213,19 +214,17 @@ def check_response(case: PerfCase, call: Call) -> None:
     A function that is insensitive to small changes (a sign, a rounding) passes: it responds to
     neither.
     """
-    base = _nudged(case, call, 0.0)
-    coarse = _changed(base, _nudged(case, call, 2.0**-20))
-    if coarse < 0.1:
-        return
-    fine = _changed(base, _nudged(case, call, 2.0**-40))
-    if fine < 0.5 * coarse:
-        raise CaseError(
-            f"the reference {getattr(case.reference, '__qualname__', case.reference)} "
-            "computes below float64",
-            expected="as many outputs to change for a relative input change of 2^-40 as of 2^-20",
-            got=f"{fine:.1%} of the outputs against {coarse:.1%}",
-            remedy="compute in float64 inside; its inputs come in float64",
-        )
+    base, coarse, fine = (_nudged(case, call, size) for size in (0.0, 2.0**-20, 2.0**-40))
+    for (path, before), (_, far), (_, near) in zip(*map(trees.leaves, (base, coarse, fine))):
+        share = _response(as_tensor(before), as_tensor(far), as_tensor(near))
+        if share is not None and share < 0.9:
+            raise CaseError(
+                f"the reference {getattr(case.reference, '__qualname__', case.reference)} "
+                f"computes below float64 ({trees.show(path[1:])})",
+                expected="an output that responds to a relative input change of 2^-40",
+                got=f"a response of {share:.1%} of the elements that respond to one of 2^-20",
+                remedy="compute in float64 inside; its inputs come in float64",
+            )
 
 
 def _nudged(case: PerfCase, call: Call, size: float) -> Any:
@@ -249,14 +248,14 @@ def _nudged(case: PerfCase, call: Call, size: float) -> Any:
     return found.output, found.mutated
 
 
-def _changed(left: Any, right: Any) -> float:
-    """The share of floating elements that differ."""
-    changed = total = 0
-    for (_, a), (_, b) in zip(trees.leaves(left), trees.leaves(right)):
-        x, y = as_tensor(a), as_tensor(b)
-        if x is None or y is None or x.shape != y.shape:
-            continue
-        if y.is_floating_point() or y.is_complex():
-            changed += int((x != y).sum())
-            total += y.numel()
-    return changed / total if total else 0.0
+def _response(base: Tensor | None, far: Tensor | None, near: Tensor | None) -> float | None:
+    """Of the elements that 2^-20 moves so far that float64 can hold the 2^-20th part of it, the
+    share that 2^-40 moves. None if they are few, as where a rounding or a sign jumps."""
+    if base is None or far is None or near is None or not base.shape == far.shape == near.shape:
+        return None
+    if not (base.is_floating_point() or base.is_complex()):
+        return None
+    visible = (far - base).abs() * 2.0**-20 > base.abs() * 2.0**-50
+    if visible.sum() < 0.1 * visible.numel() or not visible.any():
+        return None
+    return float((near != base)[visible].double().mean())

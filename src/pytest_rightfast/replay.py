@@ -44,7 +44,7 @@ def install_timer(item: pytest.Item) -> None:
 
 def replay(row: Row, benchmark: Any, timer: ReplayTimer) -> None:
     """Enter a measured row into pytest-benchmark's storage."""
-    benchmark.group = row.case
+    benchmark.group = benchmark.group or row.case
     if benchmark.params is not None:
         benchmark.params = map_leaves(_plain, dict(benchmark.params))
     benchmark.extra_info.update(

@@ -32,9 +32,12 @@ class Row:
         reason: where and by how much it is wrong, or why it was not run.
         samples: raw, in time order; empty when timing was off.
         loops: calls per sample.
+        host: on a device, seconds until each call returned; `samples` are the device's time then.
+        discarded, clocks: samples dropped for throttling, and what NVML said.
         first_call, warmup_calls, steady: what came before the samples.
         compile_seconds: of `torch.compile` with cold caches, where it was measured.
         error, worst_error: to float64; relative norm, and worst element over the rms.
+        errors: the relative norm by draw and by input family.
         counters: exact counts; `inexact` names those that did not repeat.
         moved_bytes, flops: as the case states them; copy_seconds: `copy_` of the same bytes.
         inputs: fingerprint of the first draw; the same for all backends of a case.
@@ -53,12 +56,16 @@ class Row:
     device: str = "cpu"
     samples: list[float] = field(default_factory=list)
     loops: int = 1
+    host: list[float] = field(default_factory=list)
+    discarded: int = 0
+    clocks: dict[str, Any] = field(default_factory=dict)
     first_call: float | None = None
     warmup_calls: int = 0
     steady: bool = False
     compile_seconds: float | None = None
     error: float | None = None
     worst_error: float | None = None
+    errors: dict[str, float] = field(default_factory=dict)
     counters: dict[str, int] = field(default_factory=dict)
     inexact: list[str] = field(default_factory=list)
     moved_bytes: int | None = None

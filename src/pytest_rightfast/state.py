@@ -7,7 +7,9 @@ file.
 
 from __future__ import annotations
 
+import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
 State = dict[str, str | bool | float]
@@ -29,6 +31,9 @@ DEFAULTS: State = {
     "anomaly_mode": False,
     "flush_denormal": False,
 }
+# NVIDIA's containers set this; it is what torch starts with there.
+if os.environ.get("TORCH_ALLOW_TF32_CUBLAS_OVERRIDE") == "1":
+    DEFAULTS |= {"float32_matmul_precision": "high", "cuda_matmul_tf32": True}
 
 
 def torch_state() -> State:
@@ -41,9 +46,9 @@ def torch_state() -> State:
         "deterministic_algorithms": torch.are_deterministic_algorithms_enabled(),
         "fill_uninitialized_memory": bool(_deterministic().fill_uninitialized_memory),
         "default_dtype": str(torch.get_default_dtype()),
-        "float32_matmul_precision": torch.get_float32_matmul_precision(),
-        "cuda_matmul_tf32": bool(torch.backends.cuda.matmul.allow_tf32),
-        "cudnn_tf32": bool(torch.backends.cudnn.allow_tf32),
+        "float32_matmul_precision": _read(torch.get_float32_matmul_precision),
+        "cuda_matmul_tf32": _read(lambda: bool(torch.backends.cuda.matmul.allow_tf32)),
+        "cudnn_tf32": _read(lambda: bool(torch.backends.cudnn.allow_tf32)),
         "cudnn_benchmark": bool(torch.backends.cudnn.benchmark),
         "autocast_cpu": torch.is_autocast_enabled("cpu"),
         "autocast_cuda": torch.is_autocast_enabled("cuda"),
@@ -52,7 +57,16 @@ def torch_state() -> State:
         "profiler": bool(torch._C._autograd._profiler_enabled()),
         "anomaly_mode": torch.is_anomaly_enabled(),
         "flush_denormal": _flushes_denormals(torch),
+        "threads": torch.get_num_threads(),
     }
+
+
+def _read(setting: Callable[[], str | bool]) -> str | bool:
+    """torch refuses to name one precision after `torch.backends...fp32_precision` was set."""
+    try:
+        return setting()
+    except RuntimeError:
+        return "set by fp32_precision"
 
 
 def restore(state: State) -> None:
@@ -62,12 +76,16 @@ def restore(state: State) -> None:
     torch.use_deterministic_algorithms(bool(state["deterministic_algorithms"]))
     _deterministic().fill_uninitialized_memory = bool(state["fill_uninitialized_memory"])
     torch.set_default_dtype(getattr(torch, str(state["default_dtype"]).removeprefix("torch.")))
-    torch.set_float32_matmul_precision(str(state["float32_matmul_precision"]))
+    precision = str(state["float32_matmul_precision"])
+    torch.set_float32_matmul_precision(precision if " " not in precision else "highest")
     torch.backends.cudnn.allow_tf32 = bool(state["cudnn_tf32"])
     torch.backends.cudnn.benchmark = bool(state["cudnn_benchmark"])
     torch.set_autocast_enabled("cpu", bool(state["autocast_cpu"]))
+    torch.set_autocast_enabled("cuda", bool(state["autocast_cuda"]))
     torch.set_grad_enabled(bool(state["grad_enabled"]))
     torch.set_flush_denormal(bool(state["flush_denormal"]))
+    torch.autograd.set_detect_anomaly(bool(state["anomaly_mode"]))
+    torch.set_num_threads(int(state["threads"]))
 
 
 def _deterministic() -> Any:
@@ -86,5 +104,12 @@ def _flushes_denormals(torch: Any) -> bool:
 def changes(before: State, after: State) -> dict[str, str]:
     """What differs, as `before -> after` by name."""
     return {
-        name: f"{before[name]} -> {after[name]}" for name in before if before[name] != after[name]
+        name: f"{before[name]} -> {after[name]}"
+        for name in before.keys() & after.keys()
+        if before[name] != after[name]
     }
+
+
+def import_changes(before: State, after: State) -> dict[str, str]:
+    """The same without the threads, which each case sets for itself."""
+    return {name: what for name, what in changes(before, after).items() if name in DEFAULTS}

@@ -40,10 +40,11 @@ def _notes(session: PerfSession) -> list[str]:
         f"{len(rows)} of {session.total} cases: "
         + ", ".join(f"{n} {status}" for status, n in counts.items())
     ]
-    spent = [row.overhead for row in rows]
+    most = max(rows, key=lambda row: row.overhead)
     notes.append(
-        f"the suite's own overhead: median {statistics.median(spent):.2f} s a case, "
-        f"at most {max(spent):.2f} s"
+        "the suite's own overhead: "
+        f"median {statistics.median(row.overhead for row in rows):.2f} s a case, "
+        f"at most {most.overhead:.2f} s ({most.id}); start-up {session.started or 0:.1f} s"
     )
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:

@@ -2,18 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
 from dataclasses import fields, is_dataclass
+from types import MappingProxyType
 from typing import Any
 
 Path = tuple[object, ...]
 
 
+def _is_mapping(node: Any) -> bool:
+    """A dict that keeps its values; one that works them out when it is read is a leaf."""
+    kept = (dict.items, OrderedDict.items)
+    return isinstance(node, MappingProxyType) or (
+        isinstance(node, dict) and type(node).items in kept
+    )
+
+
+def _is_sequence(node: Any) -> bool:
+    return isinstance(node, tuple | list) and type(node).__iter__ in (tuple.__iter__, list.__iter__)
+
+
 def children(node: Any) -> list[tuple[object, Any]] | None:
     """The (key, child) pairs of a container, or None for a leaf."""
-    if isinstance(node, Mapping):
+    if _is_mapping(node):
         return list(node.items())
-    if isinstance(node, tuple | list):
+    if _is_sequence(node):
         return list(enumerate(node))
     if is_dataclass(node) and not isinstance(node, type):
         return [(f.name, getattr(node, f.name)) for f in fields(node)]
@@ -32,11 +46,11 @@ def leaves(tree: Any, path: Path = ()) -> Iterator[tuple[Path, Any]]:
 
 def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
     """`tree` with every leaf replaced by `function(leaf)`; containers keep their types."""
-    if isinstance(tree, Mapping):
+    if _is_mapping(tree):
         return {key: map_leaves(function, child) for key, child in tree.items()}
     if isinstance(tree, tuple) and hasattr(tree, "_fields"):
         return type(tree)(*(map_leaves(function, child) for child in tree))
-    if isinstance(tree, tuple | list):
+    if _is_sequence(tree):
         mapped = [map_leaves(function, child) for child in tree]
         return tuple(mapped) if isinstance(tree, tuple) else mapped
     if is_dataclass(tree) and not isinstance(tree, type):
@@ -47,9 +61,9 @@ def map_leaves(function: Callable[[Any], Any], tree: Any) -> Any:
 
 def kind(node: Any) -> str:
     """A word for the structure of one node, equal for structures that may be compared."""
-    if isinstance(node, Mapping):
+    if _is_mapping(node):
         return f"mapping with keys {sorted(map(str, node))}"
-    if isinstance(node, tuple | list):
+    if _is_sequence(node):
         return f"sequence of {len(node)}"
     if is_dataclass(node) and not isinstance(node, type):
         return f"{type(node).__name__}"

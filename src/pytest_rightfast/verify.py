@@ -10,10 +10,11 @@ import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from . import leaves, trees
+from . import counters, leaves, trees
 from .case import DRAWS, Call, PerfCase
 from .compare import Accuracy, Mismatch, Tolerance, as_tensor, compare
-from .evaluate import Answer, answer
+from .errors import CaseError
+from .evaluate import Answer, dtypes_of
 from .poison import poisoned
 from .reference import ABSENT, Expected, Slopes, allowed_dtypes, check_response, expect
 
@@ -29,25 +30,33 @@ class Verifier:
 
     Args:
         case: the case.
-        function: the backend.
+        ask: the backend's answer to a call.
         seed: of the case, the same for all of its backends.
         cache: shared by the backends of one case; emptied when the case changes.
         users: calls user code and counts its time.
+        prepare: see `Backend`.
     """
 
     def __init__(
         self,
         case: PerfCase,
-        function: Callable[..., Any],
+        ask: Callable[[Call], Answer],
         seed: int,
         cache: dict[object, Any],
         users: Timed,
+        prepare: Callable[..., tuple[Any, ...]] | None = None,
     ) -> None:
-        self.case, self.function, self.seed = case, function, seed
+        self.prepare = prepare
+        self.case, self.ask, self.seed = case, ask, seed
         self.cache, self.users = cache, users
         self.tolerance = Tolerance(case.rtol, case.atol)
         self.accuracy = Accuracy()
         self.fingerprint = ""
+        # Earlier results and their copies: no later call may change them.
+        self.held: list[tuple[Answer, Answer]] = []
+        self.errors: dict[str, float] = {}  # error to float64 by input family
+        self.worst = 0.0  # worst element over the rms, of all draws
+        self.answers: dict[str, Any] | None = None  # a dict here keeps copies of the answers
 
     def draw(self, number: int, family: str | None = None) -> Call:
         seed = self.seed * DRAWS + number
@@ -55,42 +64,77 @@ class Verifier:
             return self.users(self.case.draw_family, family, seed)  # type: ignore[no-any-return]
         return self.users(self.case.draw, seed)  # type: ignore[no-any-return]
 
+    def own(self, number: int, family: str | None = None) -> Call:
+        """A draw in the backend's own layout."""
+        call = self.draw(number, family)
+        if self.prepare is None:
+            return call
+        return Call(self.users(self.prepare, *call.args, **call.kwargs))
+
     def expected(self, number: int, family: str | None = None) -> Expected | None:
         """The reference's answer to a draw, or None if the case has only a check."""
         if self.case.reference is None:
             return None
         if not self.fingerprint:
             self.fingerprint = fingerprint(self.draw(0))
-        key = (self.fingerprint, number, family)
+        key, known = (self.fingerprint, number, family), (self.fingerprint, "dtypes")
         if key not in self.cache:
             call = self.draw(number, family)
-            known = (self.fingerprint, "dtypes")
-            if known not in self.cache:
-                self.cache[known] = self.users(allowed_dtypes, self.case, call)
+            dtypes = self.cache.get(known) or (self.users(allowed_dtypes, self.case, call),)
+            found = self.users(expect, self.case, call, *dtypes)
+            if known not in self.cache:  # after the guard, which names the operator
                 self.users(check_response, self.case, call)
-            self.cache[key] = self.users(expect, self.case, call, self.cache[known])
+            # Kept only now: an error of the reference meets every backend.
+            self.cache[known], self.cache[key] = dtypes, found
         return self.cache[key]  # type: ignore[no-any-return]
 
     def before(self) -> Mismatch | None:
         """All checks that come before timing."""
-        first = self._once(0)
-        if isinstance(first, Mismatch):
-            return first
-        held, copies = first
-        second = self._once(1)
-        if isinstance(second, Mismatch):
-            return second
-        if changed := _first_difference(held, copies):
-            return Mismatch(changed, "the next call changed this result: its memory was reused")
-        return self._same_address() or self._families()
+        self.held = []
+        self._differing_draws()
+        for number in (0, 1):
+            if wrong := self._once(number) or self._reused():
+                return wrong
+        return self._same_address() or self._families() or self._reused()
+
+    def _differing_draws(self) -> None:
+        """Equal draws would hide an answer that is returned forever."""
+        if not (self.case.vary and self.case.draws_itself):
+            return
+        first, second = self.draw(0), self.draw(1)
+        if dtypes_of(first.tree) and fingerprint(first) == fingerprint(second):
+            raise CaseError(
+                "inputs= gives the same values for every draw",
+                expected="draws from the generator that it is called with",
+                got=f"equal draws, fingerprint {fingerprint(first)}",
+                remedy="torch.randn(..., generator=generator), or vary=False if there is one only",
+            )
 
     def after(self, kept: list[tuple[int, Answer]]) -> Mismatch | None:
         """Check what timed rounds returned, then one call on a fresh draw."""
         for number, found in kept:
             if wrong := self.judge(found, number):
                 return Mismatch(wrong.where, f"in a timed round: {wrong.what}")
-        last = self._once(2)
-        return last if isinstance(last, Mismatch) else None
+        return self._once(2) or self._reused()
+
+    def cached(self) -> Mismatch | None:
+        """The same inputs once more must cost as much, or timing them measures a look-up.
+
+        Modules stay as they are: what they set up in their first call is theirs to keep.
+        """
+        modules = self.own(3)
+        self.users(self.ask, modules)
+        for number in (4, 5):
+            fresh = _keep_modules(modules, self.own(number))
+            again = _keep_modules(modules, self.own(number)) if self.case.mutates else fresh
+            first = self.users(counters.work, self.ask, fresh)
+            second = self.users(counters.work, self.ask, again)
+            if all(mine >= theirs for mine, theirs in zip(second, first)):
+                return None  # a difference that comes once is no cache
+        what = "operators" if second[0] < first[0] else "calls"
+        index = 0 if second[0] < first[0] else 1
+        cost = f"fresh inputs cost {first[index]} {what}, the same ones again {second[index]}"
+        return Mismatch("output", f"{cost}: the answer is cached")
 
     def judge(self, found: Answer, number: int, family: str | None = None) -> Mismatch | None:
         """Compare an answer to the one expected for a draw."""
@@ -115,7 +159,9 @@ class Verifier:
     def _property(self, found: Answer, number: int, family: str | None) -> Mismatch | None:
         assert self.case.check is not None
         call = self.draw(number, family)
-        verdict = self.users(self.case.check, found.output, *call.args, **call.kwargs)
+        args = [found.mutated.get(index, arg) for index, arg in enumerate(call.args)]
+        kwargs = {name: found.mutated.get(name, arg) for name, arg in call.kwargs.items()}
+        verdict = self.users(self.case.check, found.output, *args, **kwargs)
         if verdict is None or verdict is True:
             return None
         what = f"check returned {verdict!r}" if verdict is False else str(verdict)
@@ -129,7 +175,9 @@ class Verifier:
             return None if nothing or flat else Mismatch(where, "no gradient was computed")
         if isinstance(wanted, Slopes):
             return self._slopes(got, wanted, where)
-        return self._compare(got, got * 0 if wanted is None else wanted, None, where)
+        if wanted is None:  # not `got * 0`: NaN times 0 is NaN, and would meet itself
+            wanted = got.new_zeros(got.shape)
+        return self._compare(got, wanted, None, where)
 
     def _slopes(self, got: Tensor, wanted: Slopes, where: str) -> Mismatch | None:
         plain = as_tensor(got)
@@ -138,7 +186,8 @@ class Verifier:
             return Mismatch(where, f"expected shape {tuple(shape)}, got {tuple(got.shape)}")
         mine = [(plain.to(d.dtype).conj() * d).sum().real.item() for d in wanted.directions]
         scale = max(map(abs, wanted.values))
-        limit = max(10 * self.tolerance.relative(plain.dtype), 1e-6) * scale + self.case.atol
+        # Errors of the elements average out along a random direction.
+        limit = max(2 * self.tolerance.relative(plain.dtype), 1e-6) * scale + self.case.atol
         for slope, value in zip(mine, wanted.values):
             if not abs(slope - value) <= limit:
                 what = f"along a random direction expected {value:.9g}, got {slope:.9g}"
@@ -147,19 +196,35 @@ class Verifier:
         self.accuracy = self.accuracy.merge(Accuracy(error, error))
         return None
 
-    def _once(self, number: int, family: str | None = None) -> Mismatch | tuple[Answer, Answer]:
-        """One call on a draw: right, and inputs left alone. Returns the answer and its copy."""
-        call, pristine = self.draw(number, family), self.draw(number, family)
+    def _once(self, number: int, family: str | None = None) -> Mismatch | None:
+        """One call on a draw: right, and inputs left alone. The answer is held."""
+        call, pristine = self.own(number, family), self.own(number, family)
         with poisoned():
-            found = self.users(answer, self.function, call, self.case)
+            found = self.users(self.ask, call)
             copies = found.snapshot()  # at once: work that is done later does not count
-        if wrong := self.judge(copies, number, family):
+        self.accuracy = Accuracy()
+        wrong = self.judge(copies, number, family)
+        self._note(family or f"draw {number}", copies)
+        if wrong:
             return (
                 wrong if family is None else Mismatch(wrong.where, f"family {family}: {wrong.what}")
             )
-        if changed := self._mutated_input(call, pristine):
-            return changed
-        return found, copies
+        if family is None:
+            self.held.append((found, copies))
+        return self._mutated_input(call, pristine)
+
+    def _reused(self) -> Mismatch | None:
+        for held, copies in self.held:
+            if changed := _first_difference(held, copies):
+                return Mismatch(changed, "a later call changed this result: its memory was reused")
+        return None
+
+    def _note(self, name: str, copies: Answer) -> None:
+        """Remember how accurate one draw was."""
+        self.errors[name] = self.accuracy.norm
+        self.worst = max(self.worst, self.accuracy.worst)
+        if self.answers is not None:
+            self.answers[name] = vars(copies)
 
     def _mutated_input(self, call: Call, pristine: Call) -> Mismatch | None:
         for key, before in pristine.tree.items():
@@ -172,15 +237,15 @@ class Verifier:
 
     def _same_address(self) -> Mismatch | None:
         """New values in the memory of an earlier call must give their own answer."""
-        if self.case.backward or self.case.mutates:
-            return None
-        call, fresh = self.draw(0), self.draw(1)
-        self.users(answer, self.function, call, self.case)
-        if not _overwrite(call, fresh):
+        # Draw 1 first: a ring of two buffers does not give each draw its old place again.
+        first, fresh = self.own(1), self.own(0)
+        self.users(self.ask, first)
+        call = _overwritten(first, fresh)
+        if call is None:
             return None
         with poisoned():
-            found = self.users(answer, self.function, call, self.case).snapshot()
-        wrong = self.judge(found, 1)
+            found = self.users(self.ask, call).snapshot()
+        wrong = self.judge(found, 0)
         if wrong:
             return Mismatch(
                 wrong.where, f"new values at the address of an earlier call: {wrong.what}"
@@ -189,9 +254,8 @@ class Verifier:
 
     def _families(self) -> Mismatch | None:
         for family in self.case.families:
-            found = self._once(0, family)
-            if isinstance(found, Mismatch):
-                return found
+            if wrong := self._once(0, family):
+                return wrong
         return None
 
 
@@ -208,19 +272,44 @@ def fingerprint(call: Call) -> str:
     return digest.hexdigest()
 
 
-def _overwrite(call: Call, fresh: Call) -> bool:
-    """Copy the values of `fresh` into the tensors of `call`; False if they do not fit."""
+def _keep_modules(old: Call, new: Call) -> Call:
     import torch
 
-    pairs = []
-    for (_, a), (_, b) in zip(trees.leaves(call.tree), trees.leaves(fresh.tree)):
-        pairs += list(zip(leaves.tensors_of(a), leaves.tensors_of(b)))
-    if any(x.shape != y.shape or 0 in x.stride() for (_, x), (_, y) in pairs):
-        return False
+    taken = iter(list(trees.leaves(old.tree)))
+
+    def place(leaf: Any) -> Any:
+        _, mine = next(taken, (None, leaf))
+        return mine if isinstance(mine, torch.nn.Module) else leaf
+
+    return new.map(place)
+
+
+def _overwritten(call: Call, fresh: Call) -> Call | None:
+    """`fresh` in the memory of `call`; None if the values do not fit there.
+
+    What holds no memory of its own, such as a number, comes from `fresh`.
+    """
+    import torch
+
+    old, new = list(trees.leaves(call.tree)), list(trees.leaves(fresh.tree))
+    pairs = [
+        (x, y)
+        for (_, a), (_, b) in zip(old, new)
+        for (_, x), (_, y) in zip(leaves.tensors_of(a), leaves.tensors_of(b))
+    ]
+    fits = [path for path, _ in old] == [path for path, _ in new]
+    if not fits or any(x.shape != y.shape or 0 in x.stride() for x, y in pairs):
+        return None
     with torch.no_grad():
-        for (_, target), (_, source) in pairs:
+        for target, source in pairs:
             target.copy_(source)
-    return True
+    taken = iter(old)
+
+    def place(leaf: Any) -> Any:
+        _, mine = next(taken)
+        return mine if leaves.holds_memory(mine) else leaf
+
+    return fresh.map(place)
 
 
 def _first_difference(left: Any, right: Any) -> str | None:
@@ -229,13 +318,22 @@ def _first_difference(left: Any, right: Any) -> str | None:
 
     if isinstance(left, Answer):
         left, right = vars(left), vars(right)
-    for (path, a), (_, b) in zip(trees.leaves(left), trees.leaves(right)):
+    mine, theirs = list(trees.leaves(left)), list(trees.leaves(right))
+    for (path, a), (other, b) in zip(mine, theirs):
+        plain = isinstance(a, str | int | float | None)
+        if path != other or (plain and not (a == b or a != a)):
+            return _shown(path)
         for (suffix, x), (_, y) in zip(leaves.tensors_of(a), leaves.tensors_of(b)):
             same = x.shape == y.shape and torch.equal(_bits(x), _bits(y))
             if not same:
-                shown = path[1:] if path and path[0] == "output" else path
-                return trees.show(shown) + suffix
+                return _shown(path) + suffix
+    if len(mine) != len(theirs):
+        return _shown(max(mine, theirs, key=len)[min(len(mine), len(theirs))][0])
     return None
+
+
+def _shown(path: trees.Path) -> str:
+    return trees.show(path[1:] if path and path[0] == "output" else path)
 
 
 def _bits(tensor: Tensor) -> Tensor:
@@ -245,5 +343,7 @@ def _bits(tensor: Tensor) -> Tensor:
     plain = tensor.detach()
     if plain.layout is not torch.strided:
         plain = plain.to_dense()
-    plain = plain.resolve_conj().contiguous()
-    return plain.reshape(-1).view(torch.uint8) if plain.numel() else plain
+    flat = plain.resolve_conj().contiguous().reshape(-1)
+    if flat.numel() == 1:
+        flat = flat.as_strided((1,), (1,))  # one element may claim any stride
+    return flat.view(torch.uint8) if flat.numel() else plain

@@ -1,0 +1,228 @@
+"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, and real signals.
+
+Every backend is judged by PyWavelets in float64. Peers get their inputs in their own layout and
+their results are converted for judging, both outside the timed call.
+"""
+
+import functools
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+import pywt
+import torch
+
+from pytest_rightfast import PerfCase, Unsupported, peer
+from rightfast import wavelets
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One transform: over the last `len(shape)` axes of a batch of 2x1."""
+
+    suite: str
+    wavelet: str
+    mode: str
+    shape: tuple[int, ...]
+    level: int = 3
+    signal: str | None = None
+
+    def __str__(self) -> str:
+        size = self.signal or "x".join(map(str, self.shape))
+        return f"{self.suite}-{self.wavelet}-{size}"
+
+    @property
+    def axes(self) -> tuple[int, ...]:
+        return tuple(range(-len(self.shape), 0))
+
+
+SPECS = [
+    *(Spec("litevae", "haar", "zero", shape) for shape in [(4096,), (256, 256), (64, 64, 64)]),
+    *(
+        Spec("jpeg2000", wavelet, "symmetric", shape)
+        for wavelet in ("bior2.2", "bior4.4")
+        for shape in [(16384,), (512, 512), (96, 96, 96)]
+    ),
+]
+REAL = [
+    Spec("real", "bior4.4", "symmetric", (512, 512), signal="camera"),
+    Spec("real", "haar", "zero", (512, 512), signal="aero"),
+    Spec("real", "db4", "periodization", (1024,), signal="ecg"),
+    Spec("real", "sym5", "reflect", (264,), signal="nino"),
+]
+
+
+def draw(spec: Spec, generator: torch.Generator) -> torch.Tensor:
+    """Normal noise, or a real signal shifted at random, which keeps it real."""
+    if spec.signal is None:
+        return torch.randn(2, 1, *spec.shape, generator=generator)
+    found = getattr(pywt.data, spec.signal)()
+    values = found[1] if isinstance(found, tuple) else found
+    signal = torch.as_tensor(np.asarray(values, dtype=np.float32))
+    shifts = [int(torch.randint(n, (), generator=generator)) for n in signal.shape]
+    return torch.stack([signal, signal.roll(shifts, spec.axes)]).unsqueeze(1)
+
+
+# The four implementations: forward(x, spec) and inverse(coefficients, spec).
+
+
+def ours(x, spec):
+    if len(spec.shape) == 1:
+        return wavelets.wavedec(x, spec.wavelet, spec.mode, spec.level)
+    if len(spec.shape) == 2:
+        return wavelets.wavedec2(x, spec.wavelet, spec.mode, spec.level)
+    return wavelets.wavedecn(x, spec.wavelet, spec.mode, spec.level, axes=spec.axes)
+
+
+def ours_inverse(coefficients, spec):
+    if len(spec.shape) == 1:
+        return wavelets.waverec(coefficients, spec.wavelet, spec.mode)
+    if len(spec.shape) == 2:
+        return wavelets.waverec2(coefficients, spec.wavelet, spec.mode)
+    return wavelets.waverecn(coefficients, spec.wavelet, spec.mode, axes=spec.axes)
+
+
+def by_pywt(x, spec):
+    x = np.asarray(x)
+    if len(spec.shape) == 1:
+        return pywt.wavedec(x, spec.wavelet, spec.mode, spec.level)
+    if len(spec.shape) == 2:
+        return pywt.wavedec2(x, spec.wavelet, spec.mode, spec.level)
+    return pywt.wavedecn(x, spec.wavelet, spec.mode, spec.level, axes=spec.axes)
+
+
+def by_pywt_inverse(coefficients, spec):
+    if len(spec.shape) == 1:
+        return pywt.waverec(coefficients, spec.wavelet, spec.mode)
+    if len(spec.shape) == 2:
+        return pywt.waverec2(coefficients, spec.wavelet, spec.mode)
+    return pywt.waverecn(coefficients, spec.wavelet, spec.mode, axes=spec.axes)
+
+
+def by_ptwt(x, spec):
+    import ptwt
+
+    forward = {1: ptwt.wavedec, 2: ptwt.wavedec2, 3: ptwt.wavedec3}[len(spec.shape)]
+    if spec.mode == "periodization":
+        raise Unsupported("ptwt has no periodization")
+    return forward(x, spec.wavelet, mode=spec.mode, level=spec.level)
+
+
+def by_ptwt_inverse(coefficients, spec):
+    import ptwt
+
+    inverse = {1: ptwt.waverec, 2: ptwt.waverec2, 3: ptwt.waverec3}[len(spec.shape)]
+    return inverse(coefficients, spec.wavelet)
+
+
+@functools.cache
+def _module(name, **options):
+    pytorch_wavelets = pytest.importorskip("pytorch_wavelets", exc_type=ImportError)
+    return getattr(pytorch_wavelets, name)(**options)
+
+
+def by_pytorch_wavelets(x, spec):
+    if len(spec.shape) == 3:
+        raise Unsupported("pytorch_wavelets has no 3-D transform")
+    name = "DWT1DForward" if len(spec.shape) == 1 else "DWTForward"
+    return _module(name, J=spec.level, wave=spec.wavelet, mode=spec.mode)(x)
+
+
+def by_pytorch_wavelets_inverse(coefficients, spec):
+    if len(spec.shape) == 3:
+        raise Unsupported("pytorch_wavelets has no 3-D transform")
+    name = "DWT1DInverse" if len(spec.shape) == 1 else "DWTInverse"
+    return _module(name, wave=spec.wavelet, mode=spec.mode)(coefficients)
+
+
+# Their layouts.
+
+
+def to_numpy(tree, spec):
+    """Coefficients or a signal as numpy arrays over the same memory."""
+    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, tree), spec
+
+
+def to_ptwt(coefficients, spec):
+    """Tuples of tuples in place of lists."""
+    return tuple(coefficients), spec
+
+
+def to_bands(coefficients, spec):
+    """Low band, then the stacked details, finest first."""
+    low, *details = coefficients
+    if len(spec.shape) == 2:
+        details = [torch.stack(detail, dim=2) for detail in details]
+    return (low, details[::-1]), spec
+
+
+def from_bands(result):
+    low, details = result
+    return [low, *(d.unbind(2) if d.dim() == 5 else d for d in details[::-1])]
+
+
+def coefficients_of(spec, generator):
+    """What the inverse starts from: float32 coefficients of a fresh draw."""
+    return torch.utils._pytree.tree_map_only(
+        np.ndarray, torch.from_numpy, by_pywt(draw(spec, generator), spec)
+    )
+
+
+def rounding(spec):
+    """Details of a photograph are small differences of large numbers: what float32 rounds off is
+    judged against those (16 ulp of the largest value), not against the details."""
+    if spec.signal is None:
+        return 0.0
+    largest = float(draw(spec, torch.Generator()).abs().max())
+    return 16 * largest * torch.finfo(torch.float32).eps
+
+
+@pytest.fixture(params=[*SPECS, *REAL], ids=str)
+def signal(request):
+    spec = request.param
+    return PerfCase(
+        inputs=lambda generator: (draw(spec, generator), spec),
+        reference=by_pywt,
+        atol=rounding(spec),
+        moved_bytes=lambda x, spec: 2 * x.nbytes,
+    )
+
+
+@pytest.fixture(params=[*SPECS, *REAL], ids=str)
+def pyramid(request):
+    spec = request.param
+    return PerfCase(
+        inputs=lambda generator: (coefficients_of(spec, generator), spec),
+        reference=lambda coefficients, spec: by_pywt_inverse(*to_numpy(coefficients, spec)),
+        atol=rounding(spec),
+        moved_bytes=lambda coefficients, spec: 2 * 2 * 4 * int(np.prod(spec.shape)),
+    )
+
+
+@pytest.mark.perf_backends(
+    torch=ours,
+    pywt=peer(by_pywt, prepare=to_numpy),
+    ptwt=peer(by_ptwt),
+    pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
+)
+def test_forward(perf, signal, backend):
+    perf(backend, case=signal)
+
+
+@pytest.mark.perf_backends(
+    torch=ours_inverse,
+    pywt=peer(by_pywt_inverse, prepare=to_numpy),
+    ptwt=peer(by_ptwt_inverse, prepare=to_ptwt),
+    pytorch_wavelets=peer(by_pytorch_wavelets_inverse, prepare=to_bands),
+)
+def test_inverse(perf, pyramid, backend):
+    perf(backend, case=pyramid)
+
+
+@pytest.mark.perf_backends(
+    torch=ours,
+    ptwt=peer(by_ptwt),
+    pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
+)
+def test_gradient(perf, signal, backend):
+    perf(backend, case=signal, backward="with_forward")

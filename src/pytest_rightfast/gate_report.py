@@ -1,0 +1,163 @@
+"""The gate's report as terminal text, Markdown and JSON. Verdicts come first, then numbers."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from .gate import Case, Report
+from .results import write_atomically
+from .tables import seconds, short
+from .verdicts import Judgement, Verdict
+
+SCHEMA = 1
+HEADERS = ("case", "verdict", "base", "head", "ratio", "interval", "visible", "floor", "answers")
+QUIET = (Verdict.SAME, Verdict.FASTER)
+
+
+def lines(report: Report) -> Iterator[str]:
+    """The terminal's report."""
+    yield from _heading(report)
+    yield ""
+    yield _table(report, "simple")
+    for judgement in report.judgements:
+        if judgement.verdict not in QUIET or judgement.excused:
+            yield f"  {judgement.verdict.upper()} {short(judgement.case)}: {judgement.reason}"
+        for finding, why in judgement.excused.items():
+            yield f"    {finding.verdict} accepted: {why}"
+    yield ""
+    yield from report.notes
+    yield _conclusion(report)
+
+
+def markdown(report: Report) -> str:
+    """For a job summary or a comment."""
+    parts = [f"## rightfast: {_conclusion(report)}", "", *_heading(report), ""]
+    parts += [_table(report, "github"), ""]
+    for judgement in report.judgements:
+        if judgement.verdict not in QUIET:
+            reason = judgement.reason.replace("|", "\\|").replace("<", "&lt;")
+            parts.append(f"- **{judgement.verdict}** `{judgement.case}`: {reason}")
+    return "\n".join([*parts, "", *report.notes]) + "\n"
+
+
+def _heading(report: Report) -> list[str]:
+    dirty = " with uncommitted changes" if report.head.dirty else ""
+    return [
+        f"base {report.base.commit[:12]}, head {report.head.commit[:12]}{dirty}; "
+        f"{report.pairs} pairs of fresh processes, {report.seconds:.0f} s; "
+        f"slower means: lower bound of the ratio above {1 + report.plan.min_effect:.2f}x"
+    ]
+
+
+def _conclusion(report: Report) -> str:
+    counts: dict[str, int] = {}
+    for judgement in report.judgements:
+        counts[judgement.verdict] = counts.get(judgement.verdict, 0) + 1
+    said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "no cases"
+    code, would = report.result.code, report.result.would
+    if code == would:
+        outcome = "passed" if code == 0 else f"failed ({code.name.lower()}, exit {int(code)})"
+    else:
+        outcome = f"advisory: would fail ({would.name.lower()}, exit {int(would)})"
+    return f"{outcome}: {said}"
+
+
+def _table(report: Report, style: str) -> str:
+    from tabulate import tabulate
+
+    rows = [_line(case, judgement) for case, judgement in zip(report.cases, report.judgements)]
+    align = ("left", "left", "right", "right", "right", "right", "right", "right", "left")
+    return tabulate(rows, HEADERS, tablefmt=style, colalign=align, disable_numparse=True)
+
+
+def _line(case: Case, judgement: Judgement) -> list[str]:
+    decision = case.facts.decision if case.facts else None
+    samples = case.samples
+    known = decision is not None and not math.isnan(decision.ratio)
+    return [
+        short(case.name),
+        str(judgement.verdict),
+        seconds(_middle(samples.base)),
+        seconds(_middle(samples.head)),
+        f"{decision.ratio:.3f}x" if decision and known else "",
+        f"{decision.low:.3f}-{decision.high:.3f}" if decision and known else "",
+        f"+{decision.smallest_visible:.1%}" if decision and known else "",
+        f"{case.noise.floor:.1%}" if case.noise else "",
+        case.outputs,
+    ]
+
+
+def _middle(values: list[float]) -> float | None:
+    return sorted(values)[len(values) // 2] if values else None
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Everything, with the log-ratios of every pair. Times in seconds, ratios head over base."""
+    return {
+        "schema": SCHEMA,
+        "kind": "gate",
+        "base": {"commit": report.base.commit, "tree": report.base.tree},
+        "head": {
+            "commit": report.head.commit,
+            "tree": report.head.tree,
+            "dirty": report.head.dirty,
+        },
+        "plan": {
+            "cases": report.plan.cases,
+            "looks": list(report.plan.looks),
+            "min_effect": report.plan.min_effect,
+            "alpha": report.plan.alpha,
+        },
+        "pairs": report.pairs,
+        "seconds": report.seconds,
+        "exit_code": int(report.result.code),
+        "would_exit": int(report.result.would),
+        "reasons": list(report.result.reasons),
+        "notes": report.notes,
+        "cases": [_case(c, j) for c, j in zip(report.cases, report.judgements)],
+    }
+
+
+def _case(case: Case, judgement: Judgement) -> dict[str, Any]:
+    decision = case.facts.decision if case.facts else None
+    return {
+        "case": case.name,
+        "verdict": str(judgement.verdict),
+        "findings": [
+            {"verdict": str(f.verdict), "reason": f.reason, "accepted": judgement.excused.get(f)}
+            for f in judgement.findings
+        ],
+        "base_status": str(case.base.status),
+        "head_status": str(case.head.status),
+        "base_file": "base's own" if case.arm == "own" else "head's",
+        "ratio": _number(decision.ratio) if decision else None,
+        "low": _number(decision.low) if decision else None,
+        "high": _number(decision.high) if decision else None,
+        "smallest_visible": _number(decision.smallest_visible) if decision else None,
+        "noise_floor": _number(case.noise.floor) if case.noise else None,
+        "base_seconds": case.samples.base,
+        "head_seconds": case.samples.head,
+        "log_ratios": case.samples.ratios,
+        "aa_log_ratios": case.samples.aa,
+        "outputs": case.outputs,
+        "errors": {arm: found.errors for arm, found in case.verified.items()},
+        "counters": {
+            name: list(pair) for name, pair in case.counters.items() if len(set(pair)) > 1
+        },
+    }
+
+
+def _number(value: float) -> float | None:
+    return value if math.isfinite(value) else None
+
+
+def write(report: Report, json_file: Path | None, markdown_file: Path | None) -> None:
+    """Each file whole or not at all."""
+    if json_file is not None:
+        write_atomically(json_file, json.dumps(as_json(report), allow_nan=False, indent=1) + "\n")
+    if markdown_file is not None:
+        write_atomically(markdown_file, markdown(report))

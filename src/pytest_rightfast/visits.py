@@ -1,0 +1,132 @@
+"""Inside a worker of the gate: one case stays open while the gate asks things of it.
+
+The gate walks the cases on two or three processes in lockstep. Between two blocks of a case its
+inputs, closures and expected answers must stay as they are, so `perf(...)` does not return until
+the gate asks for another case: it answers requests in the meantime.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import clock_cpu, clock_cuda, clocks, counters, messages, timing
+from .case import PerfCase
+from .compare import Mismatch
+from .errors import PerfError, Unsupported
+from .verdicts import Status
+from .verify import Verifier
+
+Request = messages.Verify | messages.Sample | messages.Count
+
+
+@dataclass
+class Desk:
+    """Where requests come from and replies go; holds the one that is still to be answered."""
+
+    receive: Callable[[], tuple[int, messages.Message]]
+    send: Callable[[int, messages.Message], None]
+    pending: tuple[int, messages.Message] | None = None
+
+    def take(self) -> tuple[int, messages.Message]:
+        found, self.pending = self.pending or self.receive(), None
+        return found
+
+    def reply(self, number: int, message: messages.Message) -> None:
+        self.send(number, message)
+
+
+@dataclass
+class Visit:
+    """One open case."""
+
+    function: Callable[..., Any]
+    case: PerfCase
+    verifier: Verifier
+    changed_state: Callable[[], dict[str, str]]
+    guard: Callable[[], Any]  # a context manager that blames the backend for what it raises
+    device: str = "cpu"
+    sampler: clock_cpu.Sampler | clock_cuda.DeviceSampler | None = field(default=None)
+
+    def serve(self, desk: Desk, name: str) -> None:
+        """Answer requests for case `name`; return when another comes, leaving it pending."""
+        while True:
+            number, request = desk.take()
+            if not isinstance(request, Request) or request.case != name:
+                desk.pending = (number, request)
+                return
+            desk.reply(number, self.answer(request))
+
+    def answer(self, request: Request) -> messages.Message:
+        if isinstance(request, messages.Verify):
+            return self.verify(request)
+        try:
+            if isinstance(request, messages.Sample):
+                return self.sample(request)
+            return messages.Counted(self.count())
+        except Exception as error:
+            return messages.Failed(f"{type(error).__name__}: {error}")
+
+    def verify(self, request: messages.Verify) -> messages.Verified:
+        self.verifier.answers = {} if request.outputs else None
+        try:
+            wrong = self.verifier.before()
+        except Exception as error:
+            return messages.Verified(*status_of(error))
+        if changed := self.changed_state():
+            return messages.Verified(Status.RAISED, f"it changed global torch state: {changed}")
+        status, reason = (Status.WRONG, str(wrong)) if wrong else (Status.OK, "")
+        return messages.Verified(
+            status,
+            reason,
+            self.verifier.fingerprint,
+            dict(self.verifier.errors),
+            self._keep_outputs(request.outputs) if wrong is None else "",
+        )
+
+    def _keep_outputs(self, folder: str) -> str:
+        """Save the answers of the first two draws and of every family, for the other side."""
+        if not folder:
+            return ""
+        import torch
+
+        file = Path(folder) / "outputs.pt"
+        partial = file.with_suffix(".partial")
+        torch.save(self.verifier.answers, partial)
+        partial.rename(file)
+        return str(file)
+
+    def sample(self, request: messages.Sample) -> messages.Sampled:
+        budget = clock_cpu.Budget(request.seconds, request.least)
+        if self.sampler is None:
+            with self.guard():
+                probe = self.verifier.own(0)
+                start = time.perf_counter()
+                self.function(*probe.args, **probe.kwargs)
+                per_call = time.perf_counter() - start
+                target = timing.target(self.function, self.case, self.verifier.own, per_call)
+                self.sampler = clocks.sampler(target, budget, self.device, self.verifier.seed)
+        block = self.sampler.block(budget)
+        return messages.Sampled(block.samples, str(self._check(block.kept) or ""))
+
+    def _check(self, kept: list[timing.Kept]) -> Mismatch | None:
+        wrongs = (self.verifier.judge(found, number) for number, found in kept)
+        return next(filter(None, wrongs), None)
+
+    def count(self) -> list[dict[str, float]]:
+        target = timing.target(self.function, self.case, self.verifier.own, 1.0)
+        passes = [counters.one_pass(target.calls[0], target.reset, self.device) for _ in range(2)]
+        return [dict(found) for found in passes]
+
+
+def status_of(error: BaseException) -> tuple[Status, str]:
+    """A backend's own word that it does not cover a case is a skip; anything else was raised."""
+    import pytest
+
+    cause = error.__cause__ or error
+    reason = str(error) if isinstance(error, PerfError) else f"{type(cause).__name__}: {cause}"
+    skipped = isinstance(cause, Unsupported | pytest.skip.Exception)
+    return (Status.SKIPPED if skipped else Status.RAISED), reason

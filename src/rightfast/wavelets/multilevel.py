@@ -1,0 +1,201 @@
+"""Several levels: `wavedec`, `wavedec2`, `wavedecn` and their inverses.
+
+Coefficients come as PyWavelets orders them: the last approximation, then the details of each
+level, deepest first. The containers given are never changed.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from rightfast.wavelets.decompose import decompose
+from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
+from rightfast.wavelets.lengths import check_level
+from rightfast.wavelets.reconstruct import reconstruct
+from rightfast.wavelets.single import check_bands, prepare
+from rightfast.wavelets.step import Axes, Bands
+
+
+def wavedec(
+    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axis: int = -1
+) -> list[Tensor]:
+    """Several levels of the discrete wavelet transform along one axis.
+
+    Args:
+        data: tensor or array-like of any shape.
+        wavelet, mode, axis: as in `dwt`.
+        level: how many levels; None is `dwt_max_level`; 0 gives back ``[data]``.
+
+    Returns:
+        ``[cA_n, cD_n, ..., cD_1]``: each level is a `dwt` of the approximation before it.
+
+    Raises:
+        ValueError: ``level`` below 0, and as `dwt`. Warns if ``level`` is above the maximum.
+        TypeError: data that is not numeric, a level that is not an integer.
+    """
+    x = as_tensor(data)
+    dims = [check_axis(axis, x.ndim)]
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    return [low, *(bands["d"] for bands in details)]
+
+
+def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> Tensor:
+    """The inverse of `wavedec`.
+
+    Args:
+        coeffs: list or tuple ``[cA_n, cD_n, ..., cD_1]``; None stands for zeros.
+        wavelet, mode, axis: as given to `wavedec`.
+
+    Returns:
+        The signal; an odd one comes back one sample longer, as in PyWavelets. With one entry,
+        that entry.
+
+    Raises:
+        ValueError: not a list or tuple, empty, nothing but None, an approximation that is
+            neither as long as the details beside it nor one longer, and as `idwt`.
+        TypeError: coefficients that are not numeric.
+    """
+    first, rest = _split(coeffs)
+    for d in rest:
+        if d is not None and not isinstance(d, (Tensor, np.ndarray)):
+            raise _wrong_detail(d, "tensors or arrays", "wavedec")
+    if not rest:
+        return _level_zero(first)
+    low = None if first is None else as_tensor(first, "the approximation")
+    details = [{} if d is None else {"d": as_tensor(d, "a detail")} for d in rest]
+    ndim = _ndim(low, details)
+    dim = check_axis(axis, ndim, "coefficient")
+    return reconstruct(low, details, prepare(wavelet, mode, [dim], ndim))
+
+
+def wavedec2(
+    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axes: Any = (-2, -1)
+) -> list[Any]:
+    """Several levels over two axes: ``[cA_n, (cH_n, cV_n, cD_n), ..., (cH_1, cV_1, cD_1)]``.
+
+    Arguments as `wavedec`, with one wavelet and one mode, or two of them, for the two
+    ``axes``; the order of cH, cV and cD is that of `dwt2`. Errors as `wavedec`, and ValueError
+    for data of fewer than two dimensions, repeated axes, or not two axes.
+    """
+    x = as_tensor(data)
+    if x.ndim < 2:
+        raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
+    dims = check_axes(axes, x.ndim, "wavedec2", count=2)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    return [low, *((bands["da"], bands["ad"], bands["dd"]) for bands in details)]
+
+
+def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
+    """The inverse of `wavedec2`; None stands for zeros. Arguments and errors as `waverec`."""
+    first, rest = _split(coeffs)
+    details: list[Bands] = []
+    for d in rest:
+        if not isinstance(d, (list, tuple)) or len(d) != 3:
+            raise _wrong_detail(d, "a 3-tuple of tensors", "wavedec2")
+        keyed = zip(("da", "ad", "dd"), d, strict=True)
+        details.append({k: as_tensor(v, f"band {k!r}") for k, v in keyed if v is not None})
+    if not rest:
+        return _level_zero(first)
+    low = None if first is None else as_tensor(first, "the approximation")
+    ndim = _ndim(low, details)
+    dims = check_axes(axes, ndim, "waverec2", count=2)
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim))
+
+
+def wavedecn(
+    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axes: Any = None
+) -> list[Any]:
+    """Several levels over any axes: ``[cA_n, {key: band}, ..., {key: band}]``, deepest first.
+
+    Arguments as `wavedec`, with one wavelet and one mode for all ``axes`` (None: every axis),
+    or one for each. Keys are those of `dwtn`, without "aa...a". Errors as `wavedec`, and
+    ValueError for repeated axes.
+    """
+    x = as_tensor(data)
+    if x.ndim < 1:
+        raise ValueError("Expected at least 1D input data.")
+    dims = check_axes(axes, x.ndim, "wavedecn")
+    if not dims:
+        raise ValueError("Expected at least one axis to transform, got none.")
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    return [low, *details]
+
+
+def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> Tensor:
+    """The inverse of `wavedecn`; missing keys stand for zeros.
+
+    Args:
+        coeffs: list or tuple ``[cA_n, {key: band}, ..., {key: band}]``; cA_n may be None.
+        wavelet, mode, axes: as given to `wavedecn`.
+
+    Returns:
+        The signal, as `waverec` along each axis. With one entry, that entry.
+
+    Raises:
+        ValueError: as `waverec`; also a key set to None (leave it out instead), and keys that
+            are not one "a" or "d" for each axis.
+        TypeError: coefficients that are not numeric.
+    """
+    first, rest = _split(coeffs)
+    for d in rest:
+        if not isinstance(d, dict):
+            raise _wrong_detail(d, "a dictionary of tensors", "wavedecn")
+        absent = [key for key, band in d.items() if band is None]
+        if absent:
+            raise ValueError(
+                f"The following detail coefficients were set to None: {absent}. For multilevel "
+                "transforms leave the key out, or use zeros."
+            )
+    details = [check_bands(d) for d in rest]
+    if not rest:
+        return _level_zero(first)
+    low = None if first is None else as_tensor(first, "the approximation")
+    ndim = _ndim(low, details)
+    dims = check_axes(axes, ndim, "waverecn")
+    wrong = sorted({k for bands in details for k in bands if len(k) != len(dims) or "d" not in k})
+    if wrong:
+        raise ValueError(
+            f"Expected detail keys of {len(dims)} characters with at least one 'd', got {wrong}."
+        )
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), trim_first=False)
+
+
+def _decomposed(x: Tensor, axes: Axes, level: int | None) -> tuple[Tensor, list[Bands]]:
+    sizes = [x.shape[dim] for dim, _, _ in axes]
+    return decompose(x, axes, check_level(sizes, [w for _, w, _ in axes], level))
+
+
+def _split(coeffs: Any) -> tuple[Any, Sequence[Any]]:
+    if not isinstance(coeffs, (list, tuple)):
+        raise ValueError(f"Expected sequence of coefficient arrays, got {type(coeffs).__name__}.")
+    if len(coeffs) < 1:
+        raise ValueError("Coefficient list too short (minimum 1 array required).")
+    return coeffs[0], coeffs[1:]
+
+
+def _wrong_detail(d: Any, expected: str, function: str) -> ValueError:
+    return ValueError(
+        f"Unexpected detail coefficient type: {type(d)}. Detail coefficients must be {expected} "
+        f"as returned by {function}. If you are using array_to_coeffs or unravel_coeffs, please "
+        f"specify output_format={function!r}"
+    )
+
+
+def _level_zero(first: Any) -> Tensor:
+    if first is None:
+        raise ValueError("At least one coefficient must contain a valid value.")
+    return as_tensor(first, "the approximation")
+
+
+def _ndim(low: Tensor | None, details: Sequence[Bands]) -> int:
+    """How many dimensions the bands have."""
+    given = [] if low is None else [low]
+    given += [band for bands in details for band in bands.values()]
+    if not given:
+        raise ValueError("At least one coefficient must contain a valid value.")
+    ndims = sorted({band.ndim for band in given})
+    if len(ndims) > 1:
+        raise ValueError(f"All coefficients must have a matching number of dimensions, got {ndims}")
+    return ndims[0]

@@ -1,0 +1,137 @@
+"""Several levels up over some axes, as one linear map: the inverse of decompose.py."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from rightfast_kernels.dwt import polyphase, reference
+from rightfast_kernels.dwt.linear import LinearMap
+from torch import Tensor
+
+from rightfast.wavelets.inputs import common_dtype, computed
+from rightfast.wavelets.step import (
+    Axes,
+    Bands,
+    derivatives,
+    plain_ops,
+    synthesise,
+    synthesise_adjoint,
+)
+
+
+@dataclass(frozen=True)
+class Level:
+    """One level up: the keys of its details, the shape of its bands, and the shape of the
+    approximation that comes in, which may be one longer along an axis; None if none does."""
+
+    keys: tuple[str, ...]
+    shape: tuple[int, ...]
+    low: tuple[int, ...] | None
+
+
+def reconstruct(
+    low: Tensor | None, details: Sequence[Bands], axes: Axes, trim_first: bool = True
+) -> Tensor:
+    """The signal from its approximation and details, deepest first; missing bands are zeros.
+
+    Before each step the approximation loses its last sample along each axis where it is one
+    longer than the details, which is what an odd length gives; any other difference raises
+    ValueError. ``trim_first``: whether this holds for the approximation that is given, too.
+    """
+    levels = _plan(low, details, axes, trim_first)
+    given = [] if low is None else [low]
+    given += [band for bands in details for band in bands.values()]
+    dtype = common_dtype(given)
+    data = [computed(band.to(dtype)) for band in given]
+    if plain_ops(axes):
+        return _up(data, levels, axes, reference).to(dtype)
+    if not any(derivatives(band) for band in data):
+        return _up(data, levels, axes, polyphase).to(dtype)
+    (x,) = LinearMap(
+        lambda *flat: (_up(flat, levels, axes, polyphase),),
+        lambda g: _up_adjoint(g, levels, axes, polyphase),
+    )(*data)
+    return x.to(dtype)
+
+
+def _plan(
+    low: Tensor | None, details: Sequence[Bands], axes: Axes, trim_first: bool
+) -> list[Level]:
+    """The levels to go up; checks every shape before anything is computed."""
+    levels: list[Level] = []
+    incoming = None if low is None else tuple(low.shape)
+    for bands in details:
+        if incoming is None and not bands:
+            continue
+        shapes = {tuple(band.shape) for band in bands.values()}
+        if len(shapes) > 1:
+            raise ValueError(
+                f"All detail shapes of one level must be the same, got {sorted(shapes)}"
+            )
+        shape = shapes.pop() if shapes else incoming
+        assert shape is not None
+        if incoming is not None:
+            _check_fit(incoming, shape, axes if trim_first or levels else ())
+        levels.append(Level(tuple(bands), shape, incoming))
+        incoming = _shape_above(shape, axes)
+    if not levels:
+        raise ValueError("At least one coefficient parameter must be specified.")
+    return levels
+
+
+def _check_fit(low: tuple[int, ...], details: tuple[int, ...], axes: Axes) -> None:
+    if len(low) != len(details):
+        raise ValueError(
+            "All coefficients must have a matching number of dimensions, got an approximation "
+            f"of {low} beside details of {details}"
+        )
+    may_be_longer = {dim % len(low) for dim, _, _ in axes}
+    for dim, (have, want) in enumerate(zip(low, details, strict=True)):
+        if have != want and not (have == want + 1 and dim in may_be_longer):
+            raise ValueError(
+                f"coefficient shape mismatch: an approximation of {low} beside details of "
+                f"{details}, along dimension {dim}"
+            )
+
+
+def _shape_above(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
+    above = list(shape)
+    for dim, wavelet, mode in axes:
+        length, taps = above[dim], wavelet.rec_len
+        above[dim] = 2 * length - (0 if mode == "periodization" else taps - 2)
+        if length < 1 or above[dim] < 1:
+            raise ValueError(
+                f"Invalid coefficient arrays length {length} for a wavelet of {taps} taps in "
+                f"mode {mode!r}. Wavelet and mode must be the same as used for decomposition."
+            )
+    return tuple(above)
+
+
+def _up(flat: Sequence[Tensor], levels: Sequence[Level], axes: Axes, kernel: Any) -> Tensor:
+    rest = iter(flat)
+    low = None if levels[0].low is None else next(rest)
+    for level in levels:
+        bands: Bands = {}
+        if low is not None:
+            for dim, _, _ in axes:
+                low = low.narrow(dim, 0, level.shape[dim])
+            bands["a" * len(axes)] = low
+        bands.update((key, next(rest)) for key in level.keys)
+        low = synthesise(bands, axes, kernel)
+    assert low is not None
+    return low
+
+
+def _up_adjoint(g: Tensor, levels: Sequence[Level], axes: Axes, kernel: Any) -> tuple[Tensor, ...]:
+    flat: list[Tensor] = []
+    for level in reversed(levels):
+        bands = synthesise_adjoint(g, axes, kernel)
+        flat = [bands[key] for key in level.keys] + flat
+        if level.low is None:
+            return tuple(flat)
+        g = bands["a" * len(axes)]
+        for dim, _, _ in axes:
+            if level.low[dim] > g.shape[dim]:
+                g = torch.cat((g, torch.zeros_like(g.narrow(dim, 0, 1))), dim)
+    return (g, *flat)
