@@ -192,26 +192,23 @@ def _child(module: str, source: str, name: str, out: str) -> None:
 
 
 def _listen(seen: list[_Seen]) -> None:
-    """Every kernel that is defined from here on writes down its launches.
+    """Write down every launch from here on, where all ways of launching meet."""
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
 
-    `run` belongs to the class in newer Tritons and to the instance in older ones.
-    """
-    from triton.runtime.interpreter import InterpretedFunction
-
-    prepare = InterpretedFunction.__init__
+    kernels: list[Any] = []
+    prepare, execute = InterpretedFunction.__init__, GridExecutor.__call__
 
     def prepared(self: Any, *args: Any, **kwargs: Any) -> None:
+        kernels.append(self)
         prepare(self, *args, **kwargs)
-        run = self.run
 
-        def noted(*given: Any, **named: Any) -> Any:
-            if not named.get("warmup"):
-                seen.append(_launch(self, named["grid"], given, named))
-            return run(*given, **named)
+    def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # An executor knows only the rewritten function; `rewrite` remembers it.
+        kernel = next(kernel for kernel in kernels if kernel.rewrite() is self.fn)
+        seen.append(_launch(kernel, self.grid, args, kwargs))
+        return execute(self, *args, **kwargs)
 
-        self.run = noted
-
-    InterpretedFunction.__init__ = prepared
+    InterpretedFunction.__init__, GridExecutor.__call__ = prepared, executed
 
 
 def _launch(kernel: Any, grid: Any, args: Any, kwargs: Any) -> _Seen:
