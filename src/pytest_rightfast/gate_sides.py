@@ -15,6 +15,9 @@ from . import builds, checkouts, git, messages, pairs, sides
 from .config import Config
 from .errors import PerfError
 
+# Nobody reads a worker's summary, but what a crashing case printed must stand in its log. Asserts
+# are left as they are: rewriting costs time in every process, and changes what is measured.
+QUIET = ("-q", "--no-header", "--capture=no", "--assert=plain")
 Progress = Callable[[str], None]
 
 
@@ -122,7 +125,7 @@ def _arm(name: str, folder: Path, top: Path, layout: sides.Layout, question: Que
     cache = checkouts.cache_folder() / "compiled" / Path(layout.own).parent.name
     environment = sides.environment(os.environ, cache, layout, checkouts.cache_folder() / "sides")
     arguments = ["--rootdir", str(top), "-c", _settings(question, top)]
-    arguments += ["-o", f"cache_dir={cache / 'pytest'}", *question.options]
+    arguments += ["-o", f"cache_dir={cache / 'pytest'}", *QUIET, *question.options]
     arguments += [str(top / path) for path in question.paths]
     hello = messages.Hello(messages.VERSION, layout.as_json(), arguments)
     return pairs.Arm(name, folder, environment, hello)

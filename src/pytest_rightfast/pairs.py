@@ -34,8 +34,11 @@ class Arm:
     hello: messages.Hello
 
     def start(self, stack: ExitStack, logs: Path) -> Worker:
-        log = logs / f"{self.name}-{len(list(logs.iterdir()))}.log"
-        return stack.enter_context(Worker(self.name, self.folder, self.environment, log))
+        place = logs / f"{self.name}-{len(list(logs.iterdir()))}"
+        place.mkdir()
+        # What the cases leave in their temporary folder goes when the pair ends, however it ends.
+        environment = {**self.environment, "TMPDIR": str(place)}
+        return stack.enter_context(Worker(self.name, self.folder, environment, place / "log"))
 
 
 class Pair:

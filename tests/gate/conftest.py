@@ -134,7 +134,6 @@ class Foreign(Repo):
             **os.environ,
             # As in an environment where the project is installed in place.
             "PYTHONPATH": os.pathsep.join([src, str(self.root / "src")]),
-            "PYTHONDONTWRITEBYTECODE": "1",
             "RIGHTFAST_CACHE": str(self.around / "cache"),
             "RIGHTFAST_LOCK": str(self.around / "lock"),
             "TMPDIR": str(self.temporary),

@@ -29,7 +29,8 @@ def plant(foreign):
     )
     foreign.edit("src/toy/_core.c", ("numbers[i] *= 2.0f", "numbers[i] += numbers[i]"))
     foreign.drop("test_gone")
-    foreign.perf(("def test_added(perf):", "def test_new(perf):"))
+    foreign.toy(("def negate(x):", "def fresh(x):\n    return -x\n\n\ndef negate(x):"))
+    foreign.perf(("def test_added(perf):\n    perf(toy.negate", "def test_new(perf):\n    perf(toy.fresh"))
 
 
 @pytest.fixture(scope="module")
@@ -59,16 +60,16 @@ def gate(make_foreign):
     [
         ("test_double", "undecided", "1 pairs measured"),
         ("test_square[1]", "undecided", ""),
-        ("test_square[3]", "wrong", "output[2, 499]"),
+        ("test_square[3]", "wrong", "first at (2, 499)"),
         ("test_shift", "less accurate", "error to float64 is 2.1"),
-        ("test_halve", "costlier", "allocations 1 -> 2"),
+        ("test_halve", "costlier", "operators 1 -> 2"),
         ("test_broken", "wrong on both", ""),
         ("test_repaired", "fixed", "wrong on base"),
         ("test_thrice", "not measured", "no | more"),
         ("test_lean", "not measured", "killed by SIGKILL"),
         ("test_gone", "gone", "head has no such case"),
         ("test_added", "gone", ""),
-        ("test_new", "new", "base has no such case"),
+        ("test_new", "new", "base has no such case"),  # nor what it measures
         ("test_skipped", "not comparable", "not here"),
         ("test_negate[ours]", "undecided", ""),
     ],
