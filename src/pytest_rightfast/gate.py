@@ -48,7 +48,7 @@ def run(question: Question, say: Progress) -> Report:
     try:
         with _terminated():
             return _run(question, say)
-    except OSError as error:
+    except (OSError, git.FullError) as error:
         raise PerfError(
             f"the gate could not read or write what it needs: {error}",
             remedy=f"make room in {tempfile.gettempdir()}, or name another folder in TMPDIR",

@@ -7,6 +7,7 @@ reported with its verdict, so that the terminal and JUnit see it.
 
 from __future__ import annotations
 
+import contextlib
 import os
 from dataclasses import replace
 from pathlib import Path
@@ -31,6 +32,9 @@ class GatePlugin:
         self.files = Files(json_file, config.getoption("--perf-markdown"))
         self.report: gate.Report | None = None
         self.failure: PerfError | None = None
+        storage = Path(str(config.getoption("--benchmark-storage")).removeprefix("file://"))
+        # pytest-benchmark makes its folder at every start; the gate stores nothing there.
+        self.storage = None if storage.exists() else storage
         if config.getoption("numprocesses", None):
             raise usage(
                 "the gate starts its own processes, one at a time at work",
@@ -101,6 +105,11 @@ class GatePlugin:
                 session.exitstatus = ExitCode.GATE
             elif self.report is not None:
                 session.exitstatus = self.report.result.code
+
+    def pytest_unconfigure(self) -> None:
+        if self.storage is not None:
+            with contextlib.suppress(OSError):
+                self.storage.rmdir()
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.section("rightfast gate")

@@ -27,7 +27,7 @@ class Watch:
     """The gate's time: it is planned so that the last pair ends within the budget."""
 
     budget: float
-    begun: float = field(default_factory=time.monotonic)
+    begun: float = field(default_factory=lambda: time.monotonic())
 
     def spent(self) -> float:
         return time.monotonic() - self.begun

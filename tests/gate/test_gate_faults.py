@@ -26,11 +26,15 @@ def plant(foreign):
         ("def repaired(x):\n    return x * 1.1", "def repaired(x):\n    return x * 1"),
         ("return x * 3", "raise RuntimeError('no | more <b>`thrice`</b>')"),
         ("return x + 1\n", "import os\n\n    os.kill(os.getpid(), 9)\n"),
+        ("return x + 2", "raise SystemExit(3)"),
+        ("FIRST = True", "FIRST = False"),
     )
     foreign.edit("src/toy/_core.c", ("numbers[i] *= 2.0f", "numbers[i] += numbers[i]"))
     foreign.drop("test_gone")
     foreign.toy(("def negate(x):", "def fresh(x):\n    return -x\n\n\ndef negate(x):"))
-    foreign.perf(("def test_added(perf):\n    perf(toy.negate", "def test_new(perf):\n    perf(toy.fresh"))
+    foreign.perf(
+        ("def test_added(perf):\n    perf(toy.negate", "def test_new(perf):\n    perf(toy.fresh")
+    )
 
 
 @pytest.fixture(scope="module")
@@ -67,6 +71,8 @@ def gate(make_foreign):
         ("test_repaired", "fixed", "wrong on base"),
         ("test_thrice", "not measured", "no | more"),
         ("test_lean", "not measured", "killed by SIGKILL"),
+        ("test_quits", "not measured", "SystemExit: 3"),
+        ("test_leaves", "not measured", "no more of this"),
         ("test_gone", "gone", "head has no such case"),
         ("test_added", "gone", ""),
         ("test_new", "new", "base has no such case"),  # nor what it measures

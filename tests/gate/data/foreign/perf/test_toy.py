@@ -47,5 +47,14 @@ def test_negate(perf, backend):
     perf(backend, draw(), reference=lambda x: -x)
 
 
+def test_quits(perf):
+    perf(toy.quits, draw(), reference=lambda x: x + 2)
+
+
+def test_leaves(perf):
+    assert toy.FIRST or pytest.exit("no more of this")
+    perf(toy.negate, draw(), reference=lambda x: -x)
+
+
 def test_skipped(perf):
     pytest.skip("not here")

@@ -1,5 +1,7 @@
 from toy import _core
 
+FIRST = True
+
 
 def double(x):
     y = x.clone()
@@ -37,6 +39,10 @@ def broken(x):
 
 def repaired(x):
     return x * 1.1
+
+
+def quits(x):
+    return x + 2
 
 
 def noisy(x):
