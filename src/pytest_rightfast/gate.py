@@ -113,7 +113,8 @@ def _measure(
         starting = time.monotonic() - begun
         trial = Trial(first, lambda name: _selected(name, question.paths), outputs, say)
         cases = trial.run()
-        rounds = Rounds([c for c in cases if comparable(c)], question.config, watch, say)
+        timed = [case for case in cases if comparable(case)]
+        rounds = Rounds(timed, question.config, watch, say, pin=question.one_thread)
         rounds.first(first, starting)
     rounds.more(lambda names: pairs.fresh([arms[name] for name in names], watch.patience))
     rounds.conclude()

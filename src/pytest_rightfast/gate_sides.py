@@ -44,6 +44,12 @@ class Question:
     traces: Path | None = None
 
     @property
+    def one_thread(self) -> bool:
+        """Whether no case is given more than one CPU thread (`--perf-threads`)."""
+        asked = dict(zip(self.options, self.options[1:])).get("--perf-threads", "1")
+        return asked == "1"
+
+    @property
     def perf(self) -> tuple[str, ...]:
         """The files and folders of the perf cases, without node ids."""
         return tuple(dict.fromkeys(path.split("::")[0] for path in self.paths))

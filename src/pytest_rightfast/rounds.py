@@ -41,9 +41,15 @@ class Watch:
 
 
 class Rounds:
-    """Times the comparable cases; the first pair's processes are at hand already."""
+    """Times the comparable cases; the first pair's processes are at hand already.
 
-    def __init__(self, cases: list[Case], config: Config, watch: Watch, say: Progress) -> None:
+    `pin`: the cases take one thread, so the processes of a pair may share one core.
+    """
+
+    def __init__(
+        self, cases: list[Case], config: Config, watch: Watch, say: Progress, pin: bool = False
+    ) -> None:
+        self.pin = pin
         self.cases, self.config, self.watch, self.say = cases, config, watch, say
         self.plan = Plan(cases=max(1, len(cases)), min_effect=config.min_effect)
         self.done = 0
@@ -71,6 +77,8 @@ class Rounds:
     def _time(self, pair: pairs.Pair) -> None:
         waiting = [case for case in self.cases if case.waiting]
         self.say(f"pair {self.done + 1}: {len(waiting)} cases, {self.watch.spent():.0f} s")
+        if self.pin:
+            pairs.pin(pair, self.done)
         for case in waiting:
             pairs.sample_case(pair, self.done, case.name, case.samples, case.arm)
         self.done += 1
