@@ -223,7 +223,6 @@ def perf(
     refuse_workers(request.config)
     session = request.config.stash[SESSION]
     if session.desk is None:  # the gate's workers count in the first pair alone
-        if session.desk is None:  # most workers of the gate never count
         session.start()
     backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
     backend = backend if isinstance(backend, Backend) else None
