@@ -110,6 +110,14 @@ class Counted:
 
 
 @dataclass(frozen=True)
+class Trace:
+    """Write a profiler's trace of some calls to `file`; the reply is `Done`."""
+
+    case: str
+    file: str
+
+
+@dataclass(frozen=True)
 class AskModules:
     pass
 
@@ -150,6 +158,7 @@ Message = (
     | Sampled
     | Count
     | Counted
+    | Trace
     | AskModules
     | Modules
     | Bye

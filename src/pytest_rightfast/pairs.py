@@ -22,6 +22,8 @@ from .workers import Reply, Worker, WorkerError
 BLOCK_SECONDS, LEAST = 0.025, 3
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
 ORDERS = ("ABCCBA", "BACCAB")
+# The second self of each arm that can stand for base.
+AGAIN = {"base": "again", "own": "own again"}
 
 
 @dataclass(frozen=True)
@@ -53,11 +55,18 @@ class Pair:
     ) -> None:
         self.arms = {arm.name: arm for arm in arms}
         self.stack, self.logs, self.patience = stack, logs, patience
-        self.workers = {name: arm.start(stack, logs) for name, arm in self.arms.items()}
+        self.workers: dict[str, Worker] = {}
         self.ready: dict[str, messages.Ready] = {}
         self.collected: dict[str, messages.Collected] = {}
-        for name in self.arms:
-            self._greet(name)
+        self.add(*self.arms.values())
+
+    def add(self, *arms: Arm) -> None:
+        """Start more of them, all at once."""
+        for arm in arms:
+            self.arms[arm.name] = arm
+            self.workers[arm.name] = arm.start(self.stack, self.logs)
+        for arm in arms:
+            self._greet(arm.name)
 
     def _greet(self, name: str) -> None:
         """A worker that can't start or collect has every case hidden by that failure."""
@@ -128,7 +137,7 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     Args:
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
-    arms = {"A": base, "B": "head"} | ({"C": "again"} if "again" in pair.workers else {})
+    arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
     order = [letter for letter in ORDERS[number % 2] if letter in arms]
     medians: list[tuple[str, float]] = []
     for letter in order:

@@ -62,8 +62,7 @@ class Rounds:
             if not waiting or self.watch.left() < RESERVE * self.seconds:
                 return
             begun = time.monotonic()
-            own = ["own"] if any(case.arm == "own" for case in waiting) else []
-            with fresh(["base", "again", "head", *own]) as pair:
+            with fresh(arms_of(waiting)) as pair:
                 self._time(pair)
             self.seconds = time.monotonic() - begun
             self._look(number + 1)
@@ -100,6 +99,12 @@ class Rounds:
                 # The time was up, not the patience with these ratios: what is left may be spent.
                 case.decision = self._decide(case, look, final=True)
             case.facts = _facts(case)
+
+
+def arms_of(cases: list[Case]) -> list[str]:
+    """The arms that these cases are timed on."""
+    bases = [base for base in pairs.AGAIN if any(case.arm == base for case in cases)]
+    return ["head", *bases, *(pairs.AGAIN[base] for base in bases)]
 
 
 def _facts(case: Case) -> Facts:

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import clock_cpu, clock_cuda, clocks, counters, messages, timing
+from . import clock_cpu, clock_cuda, clocks, counters, messages, timing, traces
 from .case import PerfCase
 from .compare import Mismatch
 from .errors import PerfError, Unsupported
 from .verdicts import Status
 from .verify import Verifier
 
-Request = messages.Verify | messages.Sample | messages.Count
+Request = messages.Verify | messages.Sample | messages.Count | messages.Trace
 
 
 @dataclass
@@ -71,6 +71,8 @@ class Visit:
                 return self.verify(request)
             if isinstance(request, messages.Sample):
                 return self.sample(request)
+            if isinstance(request, messages.Trace):
+                return self.trace(request)
             return messages.Counted(self.count())
         except BaseException as error:
             status, reason = status_of(error)
@@ -126,6 +128,11 @@ class Visit:
         target = timing.target(self.function, self.case, self.verifier.own, 1.0)
         passes = [counters.one_pass(target.calls[0], target.reset, self.device) for _ in range(2)]
         return [dict(found) for found in passes]
+
+    def trace(self, request: messages.Trace) -> messages.Done:
+        target = timing.target(self.function, self.case, self.verifier.own, 1.0)
+        traces.record(target.calls[0], target.reset, Path(request.file))
+        return messages.Done()
 
 
 def status_of(error: BaseException) -> tuple[Status, str]:

@@ -39,6 +39,7 @@ class Script:
             collected={n: self.collected(n) for n in self.started[-1]},
             ask=self.ask,
             ask_modules=lambda arm: "",
+            add=lambda *arms: self.started[-1].extend(arm.name for arm in arms),
         )
 
     def collected(self, arm):
@@ -68,7 +69,8 @@ def judged(repo, monkeypatch):
     def run(script, table=None, accepted=""):
         if accepted:
             repo.put("perf/accepted.toml", accepted)
-        names = ["base", "again", "head"] + (["own"] if script.own is not None else [])
+        own = ["own", "own again"] if script.own is not None else []
+        names = ["base", "again", "head", *own]
         arms = {name: SimpleNamespace(name=name) for name in names}
         monkeypatch.setattr(gate_sides, "prepare", lambda *_: arms)
         monkeypatch.setattr(pairs, "fresh", script.fresh)
@@ -234,7 +236,17 @@ def test_the_arm_with_bases_own_perf_file_starts_only_where_it_is_needed(judged)
     script.own = [CASE]
     judged(script)
     assert script.started[0] == ["base", "again", "head", "own"]
-    assert all(names == ["base", "again", "head"] for names in script.started[1:])
+    assert all(names == ["head", "base", "again"] for names in script.started[1:])
+
+
+def test_a_case_that_runs_with_bases_own_file_has_an_a_a_arm_of_its_own(judged):
+    script = scripted(verified={"base": ("raised", "no such name")})
+    script.own = [CASE]
+    script.seconds |= {"own": 1e-3, "own again": 1e-3, "base": 9e-3, "again": 9e-3}
+    report = judged(script)
+    assert verdict(report) == ("same", 0)
+    assert script.started[0] == ["base", "again", "head", "own", "own again"]
+    assert all(names == ["head", "own", "own again"] for names in script.started[1:])
 
 
 HOSTILE = "a | b\n\n# head <img src=x> `code` [link](http://evil.example) @everyone **bold** $x$"
