@@ -13,6 +13,8 @@ from .families import FAMILIES
 if TYPE_CHECKING:
     from torch import Generator
 
+    from .triton_aot import KernelSpec
+
 Bytes = int | Callable[..., int]
 
 
@@ -57,6 +59,7 @@ class PerfCase:
         flops: arithmetic operations, likewise.
         vary: False if given tensors must not be drawn anew (sorted, symmetric, CSR indices).
         sync: waits for the device, for frameworks that torch does not know.
+        kernels: Triton kernels whose machine code is counted, compiled ahead (no GPU needed).
     """
 
     inputs: Callable[[Generator], Any] | None = None
@@ -72,6 +75,7 @@ class PerfCase:
     flops: Bytes | None = None
     vary: bool = True
     sync: Callable[[], None] | None = None
+    kernels: Sequence[KernelSpec] = ()
 
     def draw(self, seed: int) -> Call:
         """The arguments of draw number `seed`."""

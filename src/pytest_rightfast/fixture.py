@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from . import clock_cpu, clocks, counters, leaves, timing
+from . import clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
@@ -37,9 +37,10 @@ class PerfSession:
 
     Attributes:
         rows: results so far, in order.
-        total: perf cases collected.
+        total, deselected: perf cases that will run, and that were deselected.
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
         stored, stored_name: medians of the run that is compared with, and its file.
+        compared: runs that pytest-benchmark compares with.
         import_changes: global torch state changed by importing a file, by file.
         started: seconds that torch's import and first use took.
         desk: in a worker of the gate, where its requests come from.
@@ -52,9 +53,11 @@ class PerfSession:
     rows: list[Row] = field(default_factory=list)
     import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
     total: int = 0
+    deselected: int = 0
     benchmarks: list[Any] = field(default_factory=list)
     stored: dict[str, float] | None = None
     stored_name: str = ""
+    compared: int = 0
     note: str = ""
     desk: Desk | None = None
     started: float | None = None
@@ -115,6 +118,7 @@ class Perf:
     ) -> None:
         self.session = session
         self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
+        self.budget = clock_cpu.Budget(session.options.max_time, session.options.min_rounds)
         self.row: Row | None = None
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
@@ -170,6 +174,15 @@ class Perf:
             self._check_state(row, before)
         return row
 
+    def sequence(
+        self, make: Callable[[], Any], fresh: Callable[[], Any], steps: Any, **options: Any
+    ) -> Row:
+        """Verify a long-lived object step by step; see `pytest_rightfast.sequence_case.run`."""
+        __tracebackhide__ = True
+        from .sequence_case import run
+
+        return run(self, make, fresh, steps, **options)
+
     def _run(
         self, function: Callable[..., Any], case: PerfCase, row: Row, users: _Stopwatch
     ) -> None:
@@ -215,11 +228,9 @@ class Perf:
         attributed(function)(*probe.args, **probe.kwargs)
         per_call = time.perf_counter() - start
         users.seconds += per_call
-        options = self.session.options
-        budget = clock_cpu.Budget(options.max_time, options.min_rounds)
         with _blamed():
             made = users(timing.target, function, case, verifier.own, per_call)
-            taken = clocks.sampler(made, budget, row.device, verifier.seed).block()
+            taken = clocks.sampler(made, self.budget, row.device, verifier.seed).block()
         users.seconds += taken.busy
         row.samples, row.loops, row.first_call = taken.samples, taken.loops, taken.first_call
         row.warmup_calls, row.steady = taken.warmup_calls, taken.steady
@@ -242,6 +253,9 @@ class Perf:
             made = timing.target(function, case, verifier.own, 1.0)
             row.counters, row.inexact = counters.count(made.calls[0], made.reset, row.device)
         users.seconds += 4 * (row.median or 0.0)
+        if case.kernels:
+            row.counters |= users(triton_aot.counters_or_warning, case.kernels)
+        users(compile_counters.note, row, function, verifier.own(0))
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""

@@ -110,7 +110,7 @@ def resolve(root: Path, revision: str, *, merge_base: bool = True) -> Source:
 
 
 def _commit(root: Path, revision: str) -> str | None:
-    asked = ("rev-parse", "--verify", "--quiet", "--end-of-options", f"{revision}^{{commit}}")
+    asked = ("rev-parse", "--verify", "--quiet", f"{revision}^{{commit}}")
     done = _call(root, asked)
     return done.stdout.strip() if done.returncode == 0 else None
 

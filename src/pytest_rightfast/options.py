@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -102,15 +103,14 @@ def usage(option: str, *, expected: str, got: object, remedy: str | None = None)
 
 
 def _device(text: str) -> str:
-    kind, _, index = text.partition(":")
-    if not kind.isalpha() or (index and not index.isdigit()) or text.endswith(":"):
+    if not re.fullmatch(r"[a-z][a-z_]*(:[0-9]{1,3})?", text):
         raise usage("--perf-device", expected="cpu, cuda or cuda:1", got=text)
     return text
 
 
 def _threads(text: str) -> tuple[int, ...]:
     parts = text.split(",")
-    if not all(part.strip().isdigit() and int(part) > 0 for part in parts):
+    if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", part) for part in parts):
         raise usage("--perf-threads", expected="positive numbers such as 1 or 1,2", got=text)
     return tuple(dict.fromkeys(int(part) for part in parts))
 
@@ -122,8 +122,8 @@ def _cpus(text: str | None) -> tuple[int, ...] | None:
         raise usage("--perf-cpus", expected="Linux", got=os.name, remedy="leave the option out")
     chosen: set[int] = set()
     for part in text.split(","):
-        first, _, last = part.partition("-")
-        if not first.isdigit() or (last and not last.isdigit()) or part.endswith("-"):
+        first, _, last = part.strip().partition("-")
+        if not re.fullmatch(r"\s*[0-9]{1,6}(-[0-9]{1,6})?\s*", part):
             raise usage("--perf-cpus", expected="a list such as 0-3,8", got=text)
         chosen.update(range(int(first), int(last or first) + 1))
     there = os.sched_getaffinity(0)

@@ -15,10 +15,12 @@ from typing import Any
 
 import pytest
 
-from . import baseline, replay
+from . import baseline, clock_cpu, replay
 from .case import Backend, backends
+from .errors import CaseError, PerfError
 from .fixture import Perf, PerfSession
 from .options import add_options, read_options, usage
+from .refused import refuse, refuse_workers
 from .results import save
 from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
@@ -28,19 +30,6 @@ REPORT = pytest.StashKey[pytest.TestReport]()
 
 # Beyond pytest's own exit codes 0 to 5.
 EXIT_NOT_MEASURED = 13
-
-# pytest-benchmark options that steer its own measuring loop, with their defaults. `max-time` and
-# `min-rounds` are honoured; these have no meaning for samples that are taken elsewhere.
-REFUSED = {
-    "--benchmark-timer": None,
-    "--benchmark-precision": None,
-    "--benchmark-calibration-precision": 10,
-    "--benchmark-warmup": False,
-    "--benchmark-warmup-iterations": 100000,
-    "--benchmark-min-time": "0.000005",
-    "--benchmark-cprofile": None,
-    "--benchmark-cprofile-loops": 1,
-}
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -84,17 +73,40 @@ def _explain_missing_benchmark(config: pytest.Config) -> None:
 
 
 def _choose_comparison(config: pytest.Config, session: PerfSession) -> None:
-    baseline.resolve_compare(config)
-    name = session.options.baseline
+    found, name = baseline.wanted(config), session.options.baseline
     if name is not None:
+        if config.getoption("--benchmark-compare"):
+            raise usage(
+                "--perf-baseline compares with the saved run of its name",
+                expected="one of --perf-baseline and --benchmark-compare",
+                got="both",
+            )
         if not re.fullmatch(r"[\w.-]+", name):
             raise usage("--perf-baseline", expected="a name such as main", got=name)
-        if (found := baseline.find(config, name)) and session.options.timing:
-            config.option.benchmark_compare = str(found)
-    compared = config.getoption("--benchmark-compare")
-    if isinstance(compared, str) and Path(compared).is_file():
-        session.stored = baseline.medians(Path(compared))
-        session.stored_name = Path(compared).name
+        found = baseline.find(config, name) if session.options.timing else None
+    if found is None:
+        return
+    try:
+        session.stored, session.stored_name = baseline.medians(found), found.name
+    except PerfError as error:
+        raise pytest.UsageError(str(error)) from error
+    stored = found.parent == baseline.storage(config)
+    config.option.benchmark_compare = found.stem if stored else str(found)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_benchmark_compare_machine_info(
+    config: pytest.Config, compared_benchmark: dict[str, Any]
+) -> None:
+    """pytest-benchmark has loaded a run to compare with."""
+    session = config.stash[SESSION]
+    session.compared += 1
+    if session.stored is None:
+        session.stored = {
+            bench["fullname"]: bench["stats"]["median"]
+            for bench in compared_benchmark["benchmarks"]
+        }
+        session.stored_name = str(config.getoption("--benchmark-compare"))
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -120,7 +132,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "perf" not in metafunc.fixturenames:
         return
     marker = metafunc.definition.get_closest_marker("perf_backends")
-    if marker is not None and "backend" in metafunc.fixturenames:
+    if marker is not None:
+        if marker.args or not marker.kwargs or "backend" not in metafunc.fixturenames:
+            raise CaseError(
+                f"{metafunc.definition.nodeid}: perf_backends is not used as it is meant",
+                expected="@pytest.mark.perf_backends(name=function, ...) on a test with the "
+                "argument `backend`",
+                got=f"{len(marker.args)} functions without a name, names {list(marker.kwargs)}, "
+                f"arguments {metafunc.fixturenames}",
+            )
         found = backends(marker.kwargs)
         metafunc.parametrize("backend", found, ids=[one.name for one in found])
     session = metafunc.config.stash.get(SESSION, None)
@@ -133,36 +153,31 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    cases = [item for item in items if is_case(item)]
-    for item in cases:
+    for item in filter(is_case, items):
         replay.install_timer(item)
-    session = config.stash.get(SESSION, None)
-    if not cases or session is None:
-        return
-    for option, default in REFUSED.items():
-        value = config.getoption(option)
-        if option == "--benchmark-timer":
-            value = None if "perf_counter" in str(value) else str(value)
-        if str(value) != str(default):
-            raise usage(
-                f"{option} has no meaning for perf cases, which are not timed by its loop",
-                expected="--benchmark-max-time or --benchmark-min-rounds",
-                got=value,
-                remedy="leave it out, or deselect the perf cases",
-            )
-    if hasattr(config, "workerinput"):
-        raise usage(
-            "perf cases cannot share a machine with other workers",
-            expected="one process",
-            got="pytest-xdist (-n)",
-            remedy="add -n 0 (or -p no:xdist) for the perf folder",
-        )
+
+
+def pytest_deselected(items: list[pytest.Item]) -> None:
+    if items and (session := items[0].config.stash.get(SESSION, None)):
+        session.deselected += sum(map(is_case, items))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
-    """Count what will run, after -k and -m took their share."""
-    if perf_session := session.config.stash.get(SESSION, None):
-        perf_session.total = sum(is_case(item) for item in session.items)
+    """Look at what will run, after -k and -m took their share."""
+    perf_session = session.config.stash.get(SESSION, None)
+    if perf_session is None:
+        return
+    cases = list(filter(is_case, session.items))
+    perf_session.total = len(cases)
+    refuse(session.config, cases)
+    compared = session.config.getoption("--benchmark-compare")
+    if cases and compared and not perf_session.compared:
+        raise usage(
+            "--benchmark-compare finds no saved run",
+            expected=f"one in {session.config.getoption('--benchmark-storage')}",
+            got=compared,
+            remedy="save one with --benchmark-save=NAME, or use --perf-baseline NAME",
+        )
 
 
 def is_case(item: pytest.Item) -> bool:
@@ -174,9 +189,16 @@ def perf_device(request: pytest.FixtureRequest) -> Any:
     """The `torch.device` of this run (`--perf-device`)."""
     import torch
 
-    device = torch.device(request.config.stash[SESSION].options.device)
-    if device.type != "cpu" and not getattr(torch, device.type).is_available():
-        raise usage("--perf-device", expected="a device that is there", got=str(device))
+    name = request.config.stash[SESSION].options.device
+    try:
+        device = torch.device(name)
+        module = getattr(torch, device.type)
+        there = device.type == "cpu" or module.is_available()
+        there = there and (device.index or 0) < module.device_count()
+    except (RuntimeError, AttributeError):
+        there = False
+    if not there:
+        raise usage("--perf-device", expected="a device that torch finds on this machine", got=name)
     return device
 
 
@@ -198,6 +220,7 @@ def perf(
 ) -> Iterator[Perf]:
     """Verify a function, then time it; see `pytest_rightfast.fixture.Perf`."""
     item = request.node
+    refuse_workers(request.config)
     session = request.config.stash[SESSION]
     if session.desk is None:  # the gate's workers count in the first pair alone
         session.start()
@@ -205,17 +228,28 @@ def perf(
     backend = backend if isinstance(backend, Backend) else None
     _seed(case_id(item, backend))
     measured = Perf(session, item.nodeid, case_id(item, backend), backend, perf_threads)
+    marker = item.get_closest_marker("benchmark").kwargs
+    measured.budget = clock_cpu.Budget(
+        float(marker.get("max_time", session.options.max_time)),
+        int(marker.get("min_rounds", session.options.min_rounds)),
+    )
     yield measured
     row, report = measured.row, item.stash.get(REPORT, None)
     if row is None:
         replay.leave_out(benchmark)
+        if report is not None and report.passed:
+            raise CaseError(
+                f"{item.nodeid} never called perf: nothing was verified or measured",
+                expected="perf(function, *arguments, reference=...)",
+                remedy="call it, or drop the argument",
+            )
         return
-    if row.status == "ok" and report is not None and report.failed:
+    if row.status == "ok" and (report is None or not report.passed):
         row.status, row.samples = "error", []
-        row.reason = f"the test failed after timing: {_first_line(report)}"
+        row.reason = f"the test did not pass after timing: {_first_line(report)}"
     session.rows.append(row)
     if row.samples:
-        replay.replay(row, benchmark, item.get_closest_marker("benchmark").kwargs["timer"])
+        replay.replay(row, benchmark, marker["timer"])
         session.benchmarks.append(benchmark.stats)
     else:
         replay.leave_out(benchmark)
@@ -235,19 +269,28 @@ def _seed(case: str) -> None:
         sys.modules["numpy"].random.seed(seed)
 
 
-def _first_line(report: pytest.TestReport) -> str:
+def _first_line(report: pytest.TestReport | None) -> str:
+    if report is None:
+        return "it was interrupted"
+    if isinstance(report.longrepr, tuple):  # skipped: file, line, reason
+        return report.longrepr[2]
     crash = getattr(report.longrepr, "reprcrash", None)
     return str(crash.message if crash else report.longrepr).split("\n")[0]
 
 
 def case_id(item: pytest.Item, backend: Backend | None) -> str:
     """The node id without the backend: `test_haar[64-kernel]` is a row of `test_haar[64]`."""
-    if backend is None:
+    if backend is None or not hasattr(item, "callspec"):
         return item.nodeid
-    head, _, tail = item.nodeid.partition("[")
-    parts = tail.removesuffix("]").split("-")
-    where = len(parts) - 1 - parts[::-1].index(backend.name)
-    rest = "-".join(parts[:where] + parts[where + 1 :])
+    parameters, order = item.callspec.id, list(item.callspec.params)
+    pattern = rf"(?:^|-){re.escape(backend.name)}(?=-|$)"
+    found = [match.span() for match in re.finditer(pattern, parameters)]
+    if not found:
+        return item.nodeid
+    # A name may also be part of another parameter: what stands first or last is known to be it.
+    start, stop = found[0 if order and order[0] == "backend" else -1]
+    rest = (parameters[:start] + parameters[stop:]).removeprefix("-")
+    head = item.nodeid[: -len(parameters) - 2]
     return f"{head}[{rest}]" if rest else head
 
 
@@ -276,11 +319,16 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     perf_session = session.config.stash.get(SESSION, None)
-    if perf_session is None or session.config.option.collectonly or not perf_session.total:
+    if perf_session is None or session.config.option.collectonly:
         return
     rows, options = perf_session.rows, perf_session.options
-    if options.json is not None and rows:
-        save(options.json, rows)
+    if options.json is not None and not hasattr(session.config, "workerinput"):
+        try:
+            save(options.json, rows)  # even if there is none: an old file would pass for this run's
+        except PerfError as error:
+            perf_session.note, session.exitstatus = str(error), pytest.ExitCode.USAGE_ERROR
+    if not perf_session.total:
+        return
     measured = sum(row.status == "ok" for row in rows)
     if session.exitstatus == 0 and not measured:
         session.exitstatus = EXIT_NOT_MEASURED
@@ -293,16 +341,24 @@ def _make_baseline(session: pytest.Session, perf_session: PerfSession) -> str:
     name = perf_session.options.baseline
     assert name is not None
     option = session.config.option
-    named = any("::" in str(argument) for argument in session.config.args)
-    partial = bool(option.keyword or option.markexpr or option.lf or named)
+    files = [str(argument) for argument in session.config.args if not os.path.isdir(argument)]
+    ignored = any("--ignore" in str(argument) for argument in session.config.invocation_params.args)
+    left_out = bool(perf_session.deselected or option.keyword or option.markexpr or ignored)
+    partial = left_out or bool(files or getattr(option, "lf", False))
     if session.exitstatus != 0 or partial or not perf_session.benchmarks:
-        why = "a part of the suite ran" if partial else "the run failed"
+        why = "a part of the suite ran (name the folder, deselect nothing)"
+        why = why if partial else "the run failed"
         return f"baseline {name!r}: there is none yet, and this run does not become it: {why}"
     path = baseline.write(session.config, name, perf_session.benchmarks)
     return f"baseline {name!r}: there was none, so this run was saved as {path.name}"
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    """Below the other tables, also where pytest-benchmark ends the run because of a regression."""
     session = config.stash.get(SESSION, None)
-    if session is not None and session.rows:
-        write_summary(terminalreporter, session)
+    try:
+        yield
+    finally:
+        if session is not None and (session.rows or session.note):
+            write_summary(terminalreporter, session)

@@ -348,7 +348,7 @@ def _bits(tensor: Tensor) -> Tensor:
     plain = tensor.detach()
     if plain.layout is not torch.strided:
         plain = plain.to_dense()
-    flat = plain.resolve_conj().contiguous().reshape(-1)
+    flat = plain.resolve_conj().resolve_neg().contiguous().reshape(-1)
     if flat.numel() == 1:
         flat = flat.as_strided((1,), (1,))  # one element may claim any stride
     return flat.view(torch.uint8) if flat.numel() else plain

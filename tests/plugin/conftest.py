@@ -113,7 +113,13 @@ class Project:
 
     @staticmethod
     def arguments(*arguments: str) -> list[str]:
-        chosen = [*_plugin_arguments(), "--import-mode=importlib", "-p", "no:randomly", *arguments]
+        chosen = [
+            *_plugin_arguments(),
+            "--import-mode=importlib",
+            "-p",
+            "no:hypothesispytest",
+            *arguments,
+        ]
         given = {argument.partition("=")[0] for argument in arguments}
         return chosen + [one for one in QUICK if one.partition("=")[0] not in given]
 
