@@ -44,8 +44,10 @@ class Rounds:
     """Times the comparable cases; the first pair's processes are at hand already."""
 
     def __init__(self, cases: list[Case], config: Config, watch: Watch, say: Progress) -> None:
-        self.cases, self.config, self.watch, self.say = cases, config, watch, say
-        self.plan = Plan(cases=max(1, len(cases)), min_effect=config.min_effect)
+        self.config, self.watch, self.say = config, watch, say
+        self.cases = [case for case in cases if _timed(case)]
+        self.untimed = [case for case in cases if not _timed(case)]
+        self.plan = Plan(cases=max(1, len(self.cases)), min_effect=config.min_effect)
         self.done = 0
         self.seconds = 0.0  # of the last pair
 
@@ -99,6 +101,12 @@ class Rounds:
                 # The time was up, not the patience with these ratios: what is left may be spent.
                 case.decision = self._decide(case, look, final=True)
             case.facts = _facts(case)
+        for case in self.untimed:
+            case.facts = replace(_facts(case), untimed="answers and counters; it is not timed")
+
+
+def _timed(case: Case) -> bool:
+    return case.verified[case.arm].timed and case.verified["head"].timed
 
 
 def arms_of(cases: list[Case]) -> list[str]:

@@ -25,6 +25,7 @@ class Script:
     def __init__(self, cases=(CASE,)):
         self.cases, self.own = list(cases), None
         self.seconds = {"base": 1e-3, "again": 1e-3, "head": 1e-3}
+        self.timed = True
         self.verified, self.errors, self.counts = {}, {}, {}
         self.dies, self.wrong_rounds, self.started = set(), {}, []
         self.random, self.pair_seconds, self.now = random.Random(0), 1.0, 0.0
@@ -50,7 +51,7 @@ class Script:
         if isinstance(request, messages.Verify):
             status, reason = self.verified.get(arm, ("ok", ""))
             errors = self.errors.get(arm, {"draw 0": 1e-7})
-            return messages.Verified(status, reason, "inputs", errors)
+            return messages.Verified(status, reason, "inputs", errors, "", self.timed)
         if isinstance(request, messages.Count):
             return messages.Counted([self.counts.get(arm, {"allocations": 1})] * 2)
         if arm in self.dies:
@@ -229,6 +230,16 @@ def test_the_last_pair_ends_within_the_budget(judged, budget):
     report = judged(script, {"budget": budget, "min-effect": "4%"})
     assert report.pairs == {1: 1, 7: 3, 30: 14}[budget]
     assert script.now <= max(budget, script.pair_seconds)
+
+
+def test_a_case_that_only_verifies_is_compared_but_not_timed(judged):
+    script = scripted(counts={"head": {"allocations": 2}})
+    script.timed = False
+    report = judged(script)
+    assert (verdict(report), report.pairs) == (("costlier", 12), 0)
+    script = Script()
+    script.timed = False
+    assert verdict(judged(script)) == ("same", 0)
 
 
 def test_the_arm_with_bases_own_perf_file_starts_only_where_it_is_needed(judged):
