@@ -82,9 +82,10 @@ def prepare(
         found[name] = _arm(name, top, tops["head"], layout, question)
     paths = [p for p in question.perf if (tops["base"] / p).exists()]
     if paths and not _same_files(question, tops["base"], tops["head"]):
-        layout = replace(sides.Layout(**found["base"].hello.layout), shared=[])
         whole = replace(question, paths=tuple(paths))  # a node id that base lacks would be an error
-        found["own"] = _arm("own", tops["base"], tops["base"], layout, whole)
+        for like, name in (("base", "own"), ("again", pairs.AGAIN["own"])):
+            layout = replace(sides.Layout(**found[like].hello.layout), shared=[])
+            found[name] = _arm(name, tops[like], tops[like], layout, whole)
     return found
 
 

@@ -28,6 +28,8 @@ BLOCK_SECONDS, LEAST = 0.004, 3
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
 # Base against head in every quad, base against itself in two; for even and for odd pairs.
 QUADS = (("ABBA", "ABCCBA", "ABBA") * 2, ("BAAB", "BACCAB", "BAAB") * 2)
+# The second self of each arm that can stand for base.
+AGAIN = {"base": "again", "own": "own again"}
 
 
 @dataclass(frozen=True)
@@ -59,11 +61,18 @@ class Pair:
     ) -> None:
         self.arms = {arm.name: arm for arm in arms}
         self.stack, self.logs, self.patience = stack, logs, patience
-        self.workers = {name: arm.start(stack, logs) for name, arm in self.arms.items()}
+        self.workers: dict[str, Worker] = {}
         self.ready: dict[str, messages.Ready] = {}
         self.collected: dict[str, messages.Collected] = {}
-        for name in self.arms:
-            self._greet(name)
+        self.add(*self.arms.values())
+
+    def add(self, *arms: Arm) -> None:
+        """Start more of them, all at once."""
+        for arm in arms:
+            self.arms[arm.name] = arm
+            self.workers[arm.name] = arm.start(self.stack, self.logs)
+        for arm in arms:
+            self._greet(arm.name)
 
     def _greet(self, name: str) -> None:
         """A worker that can't start or collect has every case hidden by that failure."""
@@ -134,7 +143,7 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     Args:
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
-    arms = {"A": base, "B": "head"} | ({"C": "again"} if "again" in pair.workers else {})
+    arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
     order = [letter for quad in QUADS[number % 2] for letter in quad if letter in arms]
     medians: list[tuple[str, float]] = []
     for letter in order:
