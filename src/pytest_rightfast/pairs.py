@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import messages, provenance
 from .statistics import pair_log_ratio
-from .workers import Worker, WorkerError
+from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, and the fewest samples in it.
 BLOCK_SECONDS, LEAST = 0.025, 3
@@ -34,41 +34,72 @@ class Arm:
     hello: messages.Hello
 
     def start(self, stack: ExitStack, logs: Path) -> Worker:
-        log = logs / f"{self.name}-{len(list(logs.iterdir()))}.log"
-        return stack.enter_context(Worker(self.name, self.folder, self.environment, log))
+        place = logs / f"{self.name}-{len(list(logs.iterdir()))}"
+        place.mkdir()
+        # What the cases leave in their temporary folder goes when the pair ends, however it ends.
+        environment = {**self.environment, "TMPDIR": str(place)}
+        return stack.enter_context(Worker(self.name, self.folder, environment, place / "log"))
 
 
-@dataclass
 class Pair:
-    """One fresh process of each arm, ready to be asked."""
+    """One fresh process of each arm, ready to be asked.
 
-    workers: dict[str, Worker]
-    ready: dict[str, messages.Ready]
-    collected: dict[str, messages.Collected]
+    One that dies is started again, once for each request that it dies of, so that a case which
+    crashes takes no other case with it.
+    """
+
+    def __init__(
+        self, arms: Iterable[Arm], stack: ExitStack, logs: Path, patience: Callable[[], float]
+    ) -> None:
+        self.arms = {arm.name: arm for arm in arms}
+        self.stack, self.logs, self.patience = stack, logs, patience
+        self.workers = {name: arm.start(stack, logs) for name, arm in self.arms.items()}
+        self.ready: dict[str, messages.Ready] = {}
+        self.collected: dict[str, messages.Collected] = {}
+        for name in self.arms:
+            self._greet(name)
+
+    def _greet(self, name: str) -> None:
+        """A worker that can't start or collect has every case hidden by that failure."""
+        worker = self.workers[name]
+        try:
+            self.ready[name] = worker.hello(self.arms[name].hello, START_SECONDS)
+            asked = messages.Collect()
+            self.collected[name] = worker.request(asked, messages.Collected, START_SECONDS)
+        except WorkerError as error:
+            self.ready.setdefault(name, messages.Ready(messages.VERSION, 0, {}))
+            said = "" if worker.ended else worker.tail().strip()
+            self.collected[name] = messages.Collected([], {"": f"{said}\n{error}"})
+
+    def ask(self, arm: str, message: messages.Message, expected: type[Reply]) -> Reply:
+        """Raises WorkerError; the worker that it leaves behind can be asked again."""
+        worker = self.workers[arm]
+        try:
+            return worker.request(message, expected, self.patience())
+        except WorkerError:
+            if worker.ended and self.collected[arm].ids:
+                collected = self.collected[arm]
+                self.workers[arm] = self.arms[arm].start(self.stack, self.logs)
+                self._greet(arm)
+                # What was there before is known; one more crash must not make it `gone`.
+                self.collected[arm] = collected
+            raise
 
     def ask_modules(self, arm: str) -> str:
         """Why this arm ran code that is not its own, or empty."""
-        worker = self.workers[arm]
-        found = worker.request(messages.AskModules(), messages.Modules, ANSWER_SECONDS)
+        found = self.ask(arm, messages.AskModules(), messages.Modules)
         return provenance.foreign([provenance.ModuleFile(**file) for file in found.files])
 
 
 @contextmanager
-def fresh(arms: Iterable[Arm]) -> Iterator[Pair]:
-    """Start all arms at once, wait until each has collected; leaving ends them all."""
-    arms = list(arms)
-    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="rightfast-logs-") as folder:
-        workers = {arm.name: arm.start(stack, Path(folder)) for arm in arms}
-        ready = {a.name: workers[a.name].hello(a.hello, START_SECONDS) for a in arms}
-        yield Pair(workers, ready, {name: _collect(worker) for name, worker in workers.items()})
+def fresh(arms: Iterable[Arm], patience: Callable[[], float]) -> Iterator[Pair]:
+    """Start all arms at once, wait until each has collected; leaving ends them all.
 
-
-def _collect(worker: Worker) -> messages.Collected:
-    """What a worker found; one whose pytest broke off has everything hidden by that failure."""
-    try:
-        return worker.request(messages.Collect(), messages.Collected, START_SECONDS)
-    except WorkerError as error:
-        return messages.Collected([], {"": str(error)})
+    `patience` tells how many seconds the next answer may take.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rightfast-logs-"))
+        yield Pair(arms, stack, Path(folder), patience)
 
 
 @dataclass
@@ -79,7 +110,7 @@ class Samples:
         ratios: log(head / base) of each pair; aa: log(base again / base).
         base, head: median seconds of one call, by pair.
         wrong: why a timed round was wrong, by side.
-        lost: why no more pairs come, or empty.
+        lost, lost_on: why no more pairs come, or empty, and the arm that is to blame.
     """
 
     ratios: list[float] = field(default_factory=list)
@@ -88,6 +119,7 @@ class Samples:
     head: list[float] = field(default_factory=list)
     wrong: dict[str, str] = field(default_factory=dict)
     lost: str = ""
+    lost_on: str = ""
 
 
 def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str = "base") -> None:
@@ -100,16 +132,16 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     order = [letter for letter in ORDERS[number % 2] if letter in arms]
     medians: list[tuple[str, float]] = []
     for letter in order:
-        worker = pair.workers[arms[letter]]
+        arm = arms[letter]
         try:
             request = messages.Sample(case, BLOCK_SECONDS, LEAST)
-            block = worker.request(request, messages.Sampled, ANSWER_SECONDS)
+            block = pair.ask(arm, request, messages.Sampled)
         except WorkerError as error:
-            samples.lost = str(error)
+            samples.lost, samples.lost_on = str(error), arm
             return
         if block.check:
-            samples.wrong[arms[letter]] = block.check
-            samples.lost = f"{arms[letter]}: {block.check}"
+            samples.wrong[arm] = block.check
+            samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
             return
         medians.append((letter, statistics.median(block.seconds)))
     samples.ratios.append(_log_ratio(medians, "B"))

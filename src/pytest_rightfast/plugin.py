@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.sched_setaffinity(0, options.cpus)
     if changed := import_changes(DEFAULTS, torch_state()):
         session.import_changes["a conftest.py or a plugin, before collection"] = changed
-    if config.getoption("--perf-against") is not None:
+    if config.getoption("--perf-against"):
         from .gate_plugin import GatePlugin
 
         config.pluginmanager.register(GatePlugin(config, options.json), "rightfast-gate")
@@ -222,7 +222,8 @@ def perf(
     item = request.node
     refuse_workers(request.config)
     session = request.config.stash[SESSION]
-    session.start()
+    if session.desk is None:  # the gate's workers count in the first pair alone
+        session.start()
     backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
     backend = backend if isinstance(backend, Backend) else None
     _seed(case_id(item, backend))

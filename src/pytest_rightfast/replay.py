@@ -52,6 +52,8 @@ def replay(row: Row, benchmark: Any, timer: ReplayTimer) -> None:
         role=row.role,
         counters=row.counters,
         error=row.error,
+        errors=row.errors,
+        inputs=row.inputs,
         worst_error=row.worst_error,
         loops=row.loops,
         moved_bytes=row.moved_bytes,

@@ -89,6 +89,11 @@ class Verifier:
             self.cache[known], self.cache[key] = dtypes, found
         return self.cache[key]  # type: ignore[no-any-return]
 
+    def trust(self) -> None:
+        """Another process has judged the reference itself; here it only has to compute."""
+        self.fingerprint = self.fingerprint or fingerprint(self.draw(0))
+        self.cache.setdefault((self.fingerprint, "dtypes"), (None,))
+
     def before(self) -> Mismatch | None:
         """All checks that come before timing."""
         self.held = []

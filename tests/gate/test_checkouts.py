@@ -259,6 +259,7 @@ class TestBuild:
 
     def test_the_build_sees_no_repository_and_no_path_of_the_users(self, project, monkeypatch):
         monkeypatch.setenv("PYTHONPATH", str(project.root))
+        monkeypatch.setenv("RIGHTFAST_CACHE", str(project.root / ".cache"))
         line = "env > seen; git rev-parse --show-toplevel > top 2>&1; true"
         side = checkouts.prepare(head(project), Build(line, ("kernel.c",)))
         seen = (side.root / "seen").read_text()
