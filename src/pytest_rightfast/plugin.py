@@ -321,6 +321,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     perf_session = session.config.stash.get(SESSION, None)
     if perf_session is None or session.config.option.collectonly:
         return
+    if session.config.getoption("--perf-against") is not None:
+        return  # the gate measures elsewhere and writes its own files
     rows, options = perf_session.rows, perf_session.options
     if options.json is not None and not hasattr(session.config, "workerinput"):
         try:

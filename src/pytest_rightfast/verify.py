@@ -6,6 +6,7 @@ shares, so that the backends of a case pay for the reference once.
 
 from __future__ import annotations
 
+import ctypes
 import hashlib
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
@@ -271,7 +272,9 @@ def fingerprint(call: Call) -> str:
         parts = list(leaves.tensors_of(leaf))
         digest.update(repr((path, [(t.shape, t.dtype) for _, t in parts])).encode())
         for _, tensor in parts:
-            digest.update(_bits(tensor).cpu().numpy().data)
+            held = _bits(tensor).cpu()
+            if size := held.numel() * held.element_size():  # as bytes, also without numpy
+                digest.update((ctypes.c_char * size).from_address(held.data_ptr()))
         if not parts and isinstance(leaf, str | int | float | bool | None):
             digest.update(repr(leaf).encode())
     return digest.hexdigest()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
 from typing import Any
 
 import numpy as np
@@ -483,6 +484,13 @@ class TestFamilies:
     def test_unknown(self, verify):
         with pytest.raises(CaseError, match=r"(?s)unknown input families \['huge'\].*remedy"):
             verify(torch.sin, X, reference=torch.sin, families=("huge",))
+
+
+def test_timed_rounds_are_judged(measure):
+    """Wrong only while the clock runs, which is when garbage collection is off."""
+    with pytest.raises(WrongAnswer, match="in a timed round"):
+        measure(lambda x: x.sin() * (1 if gc.isenabled() else 1.01), X, reference=torch.sin)
+    assert measure.row.samples == []
 
 
 def test_wrong_only_when_it_is_timed(measure):
