@@ -17,11 +17,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from . import accepted, gate_sides, git, locks, pairs
+from . import accepted, gate_sides, git, locks, pairs, traces
 from .errors import PerfError
 from .exits import Result, conclude
 from .gate_sides import Progress, Question
-from .rounds import Rounds, Watch
+from .rounds import Rounds, Watch, arms_of
 from .statistics import Plan
 from .trial import Case, Trial, comparable
 from .verdicts import Facts, Judgement, Verdict, judge
@@ -89,7 +89,10 @@ def _run(question: Question, say: Progress) -> Report:
         judgements, fail_on=question.config.fail_on, advisory=question.config.advisory
     )
     if watch.spent() > watch.budget:
-        notes.append(f"took {watch.spent():.0f} s of {watch.budget:g}: one pair needs as long")
+        notes.append(
+            f"{watch.spent():.0f} s, over the budget of {watch.budget:g} s: every case is "
+            "verified, whatever that takes; the budget only limits the timing"
+        )
     notes += _waiver_notes(waivers, cases)
     return Report(
         base,
@@ -109,14 +112,21 @@ def _measure(
     question: Question, arms: dict[str, pairs.Arm], outputs: Path, watch: Watch, say: Progress
 ) -> tuple[list[Case], Rounds, list[str]]:
     begun = time.monotonic()
-    with pairs.fresh(arms.values(), watch.patience) as first:
+    first_arms = [arm for name, arm in arms.items() if name != pairs.AGAIN["own"]]
+    with pairs.fresh(first_arms, watch.patience) as first:
         starting = time.monotonic() - begun
         trial = Trial(first, lambda name: _selected(name, question.paths), outputs, say)
         cases = trial.run()
-        rounds = Rounds([c for c in cases if comparable(c)], question.config, watch, say)
+        timed = [case for case in cases if comparable(case)]
+        rounds = Rounds(timed, question.config, watch, say, pin=question.one_thread)
+        if "own" in arms_of(rounds.cases):
+            first.add(arms[pairs.AGAIN["own"]])
         rounds.first(first, starting)
-    rounds.more(lambda names: pairs.fresh([arms[name] for name in names], watch.patience))
+    fresh = lambda names: pairs.fresh([arms[n] for n in names], watch.patience)  # noqa: E731
+    rounds.more(fresh)
     rounds.conclude()
+    if question.traces is not None:
+        trial.notes += traces.keep(question.traces, rounds.cases, fresh)
     return cases, rounds, trial.notes
 
 

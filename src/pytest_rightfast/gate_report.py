@@ -135,6 +135,7 @@ def _case(case: Case, judgement: Judgement) -> dict[str, Any]:
         "log_ratios": case.samples.ratios,
         "aa_log_ratios": case.samples.aa,
         "outputs": case.outputs,
+        "traces": case.trace,
         "errors": {arm: found.errors for arm, found in case.verified.items()},
         "counters": {
             name: list(pair) for name, pair in case.counters.items() if len(set(pair)) > 1

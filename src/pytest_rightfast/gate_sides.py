@@ -17,7 +17,11 @@ from .errors import PerfError
 
 # Nobody reads a worker's summary, but what a crashing case printed must stand in its log. Asserts
 # are left as they are: rewriting costs time in every process, and changes what is measured.
-QUIET = ("-q", "--no-header", "--capture=no", "--assert=plain")
+# hypothesis' plugin takes as long to import as pytest and this one together, in every process.
+QUIET = (
+    *("-q", "--no-header", "--capture=no", "--assert=plain"),
+    *("-p", "no:hypothesispytest"),
+)
 Progress = Callable[[str], None]
 
 
@@ -42,6 +46,12 @@ class Question:
     tip: bool = False
     settings: Path | None = None
     traces: Path | None = None
+
+    @property
+    def one_thread(self) -> bool:
+        """Whether no case is given more than one CPU thread (`--perf-threads`)."""
+        asked = dict(zip(self.options, self.options[1:])).get("--perf-threads", "1")
+        return asked == "1"
 
     @property
     def perf(self) -> tuple[str, ...]:
@@ -72,9 +82,10 @@ def prepare(
         found[name] = _arm(name, top, tops["head"], layout, question)
     paths = [p for p in question.perf if (tops["base"] / p).exists()]
     if paths and not _same_files(question, tops["base"], tops["head"]):
-        layout = replace(sides.Layout(**found["base"].hello.layout), shared=[])
         whole = replace(question, paths=tuple(paths))  # a node id that base lacks would be an error
-        found["own"] = _arm("own", tops["base"], tops["base"], layout, whole)
+        for like, name in (("base", "own"), ("again", pairs.AGAIN["own"])):
+            layout = replace(sides.Layout(**found[like].hello.layout), shared=[])
+            found[name] = _arm(name, tops[like], tops[like], layout, whole)
     return found
 
 

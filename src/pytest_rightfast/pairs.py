@@ -1,16 +1,21 @@
 """Fresh processes of base and head walk the cases in lockstep; base's second self is the A/A arm.
 
-In one pair a case is sampled in blocks in the order A B C C B A (A base, B head, C base again), or
-B A C C A B when the pair is odd. Its A and B alone read ABBA or BAAB, and so do its A and C, so a
-linear drift cancels in both ratios. One process works at a time; the others wait for a message.
+In one pair a case is sampled in quads of short blocks, ABBA (A base, B head), or BAAB when the pair
+is odd; in some of them C, base again, stands in the middle: ABCCBA. A and B alone still read ABBA,
+and so do A and C, so a linear drift cancels in both ratios. The median over the quads drops those
+that a burst of foreign load hit.
+
+One process works at a time, the others wait for a message, and all are on the same core, on another
+one in the next pair: two processes on two cores compare the cores.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -19,9 +24,12 @@ from .statistics import pair_log_ratio
 from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, and the fewest samples in it.
-BLOCK_SECONDS, LEAST = 0.025, 3
+BLOCK_SECONDS, LEAST = 0.004, 3
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
-ORDERS = ("ABCCBA", "BACCAB")
+# Base against head in every quad, base against itself in two; for even and for odd pairs.
+QUADS = (("ABBA", "ABCCBA", "ABBA") * 2, ("BAAB", "BACCAB", "BAAB") * 2)
+# The second self of each arm that can stand for base.
+AGAIN = {"base": "again", "own": "own again"}
 
 
 @dataclass(frozen=True)
@@ -53,11 +61,18 @@ class Pair:
     ) -> None:
         self.arms = {arm.name: arm for arm in arms}
         self.stack, self.logs, self.patience = stack, logs, patience
-        self.workers = {name: arm.start(stack, logs) for name, arm in self.arms.items()}
+        self.workers: dict[str, Worker] = {}
         self.ready: dict[str, messages.Ready] = {}
         self.collected: dict[str, messages.Collected] = {}
-        for name in self.arms:
-            self._greet(name)
+        self.add(*self.arms.values())
+
+    def add(self, *arms: Arm) -> None:
+        """Start more of them, all at once."""
+        for arm in arms:
+            self.arms[arm.name] = arm
+            self.workers[arm.name] = arm.start(self.stack, self.logs)
+        for arm in arms:
+            self._greet(arm.name)
 
     def _greet(self, name: str) -> None:
         """A worker that can't start or collect has every case hidden by that failure."""
@@ -128,8 +143,8 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     Args:
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
-    arms = {"A": base, "B": "head"} | ({"C": "again"} if "again" in pair.workers else {})
-    order = [letter for letter in ORDERS[number % 2] if letter in arms]
+    arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
+    order = [letter for quad in QUADS[number % 2] for letter in quad if letter in arms]
     medians: list[tuple[str, float]] = []
     for letter in order:
         arm = arms[letter]
@@ -144,14 +159,32 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
             samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
             return
         medians.append((letter, statistics.median(block.seconds)))
-    samples.ratios.append(_log_ratio(medians, "B"))
+    samples.ratios.append(_log_ratio(number, medians, "B"))
     if "C" in arms:
-        samples.aa.append(_log_ratio(medians, "C"))
+        samples.aa.append(_log_ratio(number, medians, "C"))
     samples.base.append(statistics.median([m for letter, m in medians if letter == "A"]))
     samples.head.append(statistics.median([m for letter, m in medians if letter == "B"]))
 
 
-def _log_ratio(medians: list[tuple[str, float]], other: str) -> float:
-    kept = [(letter, m) for letter, m in medians if letter in ("A", other)]
-    order = "".join("A" if letter == "A" else "B" for letter, _ in kept)
-    return pair_log_ratio(order, [m for _, m in kept])
+def _log_ratio(number: int, medians: list[tuple[str, float]], other: str) -> float:
+    """log(other / base) of a pair, from the quads that hold the other letter."""
+    sampled = {letter for letter, _ in medians}
+    left, order, kept = list(medians), "", []
+    for quad in QUADS[number % 2]:
+        length = sum(letter in sampled for letter in quad)
+        blocks, left = left[:length], left[length:]
+        if other in quad:
+            chosen = [(letter, m) for letter, m in blocks if letter in ("A", other)]
+            order += "".join("A" if letter == "A" else "B" for letter, _ in chosen)
+            kept += [m for _, m in chosen]
+    return pair_log_ratio(order, kept)
+
+
+def pin(pair: Pair, number: int) -> None:
+    """Put all processes of pair `number` on one core."""
+    if not hasattr(os, "sched_setaffinity"):
+        return
+    cores = sorted(os.sched_getaffinity(0))
+    for worker in pair.workers.values():
+        with suppress(ProcessLookupError):
+            os.sched_setaffinity(worker.pid, {cores[number % len(cores)]})

@@ -41,11 +41,18 @@ class Watch:
 
 
 class Rounds:
-    """Times the comparable cases; the first pair's processes are at hand already."""
+    """Times the comparable cases; the first pair's processes are at hand already.
 
-    def __init__(self, cases: list[Case], config: Config, watch: Watch, say: Progress) -> None:
-        self.cases, self.config, self.watch, self.say = cases, config, watch, say
-        self.plan = Plan(cases=max(1, len(cases)), min_effect=config.min_effect)
+    `pin`: the cases take one thread, so the processes of a pair may share one core.
+    """
+
+    def __init__(
+        self, cases: list[Case], config: Config, watch: Watch, say: Progress, pin: bool = False
+    ) -> None:
+        self.config, self.watch, self.say, self.pin = config, watch, say, pin
+        self.cases = [case for case in cases if _timed(case)]
+        self.untimed = [case for case in cases if not _timed(case)]
+        self.plan = Plan(cases=max(1, len(self.cases)), min_effect=config.min_effect)
         self.done = 0
         self.seconds = 0.0  # of the last pair
 
@@ -62,8 +69,7 @@ class Rounds:
             if not waiting or self.watch.left() < RESERVE * self.seconds:
                 return
             begun = time.monotonic()
-            own = ["own"] if any(case.arm == "own" for case in waiting) else []
-            with fresh(["base", "again", "head", *own]) as pair:
+            with fresh(arms_of(waiting)) as pair:
                 self._time(pair)
             self.seconds = time.monotonic() - begun
             self._look(number + 1)
@@ -71,6 +77,8 @@ class Rounds:
     def _time(self, pair: pairs.Pair) -> None:
         waiting = [case for case in self.cases if case.waiting]
         self.say(f"pair {self.done + 1}: {len(waiting)} cases, {self.watch.spent():.0f} s")
+        if self.pin:
+            pairs.pin(pair, self.done)
         for case in waiting:
             pairs.sample_case(pair, self.done, case.name, case.samples, case.arm)
         self.done += 1
@@ -100,6 +108,18 @@ class Rounds:
                 # The time was up, not the patience with these ratios: what is left may be spent.
                 case.decision = self._decide(case, look, final=True)
             case.facts = _facts(case)
+        for case in self.untimed:
+            case.facts = replace(_facts(case), untimed="answers and counters; it is not timed")
+
+
+def _timed(case: Case) -> bool:
+    return case.verified[case.arm].timed and case.verified["head"].timed
+
+
+def arms_of(cases: list[Case]) -> list[str]:
+    """The arms that these cases are timed on."""
+    bases = [base for base in pairs.AGAIN if any(case.arm == base for case in cases)]
+    return ["head", *bases, *(pairs.AGAIN[base] for base in bases)]
 
 
 def _facts(case: Case) -> Facts:

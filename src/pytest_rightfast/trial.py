@@ -126,9 +126,10 @@ class Trial:
             case.outputs = found if isinstance(found, str) else found.summary
             return
         case.outputs = found.summary
-        if case.arm != "base" or self._ask("again", case).status is not Status.OK:
+        again = pairs.AGAIN[case.arm]
+        if again not in self.pair.workers or self._ask(again, case).status is not Status.OK:
             return
-        spread = self._outputs(case, "base", "again")
+        spread = self._outputs(case, case.arm, again)
         if not isinstance(spread, str):
             beyond = ulps.beyond_own_spread(found, [spread])
             case.outputs += f"; {'beyond' if beyond else 'within'} base's own spread"

@@ -14,14 +14,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import clock_cpu, clock_cuda, clocks, counters, messages, timing
+from . import clock_cpu, clock_cuda, clocks, counters, messages, timing, traces, triton_aot
 from .case import PerfCase
 from .compare import Mismatch
 from .errors import PerfError, Unsupported
 from .verdicts import Status
-from .verify import Verifier
+from .verify import Verifier, fingerprint
 
-Request = messages.Verify | messages.Sample | messages.Count
+Request = messages.Verify | messages.Sample | messages.Count | messages.Trace
 
 
 @dataclass
@@ -52,6 +52,7 @@ class Visit:
     changed_state: Callable[[], dict[str, str]]
     guard: Callable[[], Any]  # a context manager that blames the backend for what it raises
     device: str = "cpu"
+    timed: bool = True  # False: it only verifies
     verified: bool = False  # in this process
     sampler: clock_cpu.Sampler | clock_cuda.DeviceSampler | None = field(default=None)
 
@@ -71,6 +72,8 @@ class Visit:
                 return self.verify(request)
             if isinstance(request, messages.Sample):
                 return self.sample(request)
+            if isinstance(request, messages.Trace):
+                return self.trace(request)
             return messages.Counted(self.count())
         except BaseException as error:
             status, reason = status_of(error)
@@ -87,7 +90,9 @@ class Visit:
         status, reason = (Status.WRONG, str(wrong)) if wrong else (Status.OK, "")
         errors = {k: v if math.isfinite(v) else None for k, v in self.verifier.errors.items()}
         outputs = self._keep_outputs(request.outputs) if wrong is None else ""
-        return messages.Verified(status, reason, self.verifier.fingerprint, errors, outputs)
+        # A case with a check alone has drawn without one.
+        inputs = self.verifier.fingerprint or fingerprint(self.verifier.draw(0))
+        return messages.Verified(status, reason, inputs, errors, outputs, self.timed)
 
     def _keep_outputs(self, folder: str) -> str:
         """Save the answers of the first two draws and of every family, for the other side."""
@@ -125,7 +130,13 @@ class Visit:
     def count(self) -> list[dict[str, float]]:
         target = timing.target(self.function, self.case, self.verifier.own, 1.0)
         passes = [counters.one_pass(target.calls[0], target.reset, self.device) for _ in range(2)]
-        return [dict(found) for found in passes]
+        ahead = triton_aot.counters_or_warning(self.case.kernels) if self.case.kernels else {}
+        return [{**found, **ahead} for found in passes]
+
+    def trace(self, request: messages.Trace) -> messages.Done:
+        target = timing.target(self.function, self.case, self.verifier.own, 1.0)
+        traces.record(target.calls[0], target.reset, Path(request.file))
+        return messages.Done()
 
 
 def status_of(error: BaseException) -> tuple[Status, str]:

@@ -127,8 +127,10 @@ class Server:
             self.desk.pending = (number, request)
             try:
                 item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-            except (pytest.exit.Exception, KeyboardInterrupt, SystemExit) as error:
-                self.outcome = (Status.RAISED, f"{type(error).__name__}: {error}")
+            except (pytest.exit.Exception, KeyboardInterrupt) as error:
+                # Meant to end the run, and nothing was torn down: the next case gets a new process.
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                _leave(1)
         if self.desk.answered >= number:
             return
         # The test ended before it reached `perf`.
@@ -160,11 +162,11 @@ class Server:
         return 0
 
 
-def _leave() -> NoReturn:
+def _leave(code: int = 0) -> NoReturn:
     """At once: every fixture ended with its case, and plugins take seconds for their summaries."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os._exit(0)
+    os._exit(code)
 
 
 def _ready(state: dict[str, Any]) -> messages.Ready:

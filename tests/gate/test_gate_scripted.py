@@ -25,6 +25,7 @@ class Script:
     def __init__(self, cases=(CASE,)):
         self.cases, self.own = list(cases), None
         self.seconds = {"base": 1e-3, "again": 1e-3, "head": 1e-3}
+        self.timed = True
         self.verified, self.errors, self.counts = {}, {}, {}
         self.dies, self.wrong_rounds, self.started = set(), {}, []
         self.random, self.pair_seconds, self.now = random.Random(0), 1.0, 0.0
@@ -39,6 +40,7 @@ class Script:
             collected={n: self.collected(n) for n in self.started[-1]},
             ask=self.ask,
             ask_modules=lambda arm: "",
+            add=lambda *arms: self.started[-1].extend(arm.name for arm in arms),
         )
 
     def collected(self, arm):
@@ -49,7 +51,7 @@ class Script:
         if isinstance(request, messages.Verify):
             status, reason = self.verified.get(arm, ("ok", ""))
             errors = self.errors.get(arm, {"draw 0": 1e-7})
-            return messages.Verified(status, reason, "inputs", errors)
+            return messages.Verified(status, reason, "inputs", errors, "", self.timed)
         if isinstance(request, messages.Count):
             return messages.Counted([self.counts.get(arm, {"allocations": 1})] * 2)
         if arm in self.dies:
@@ -68,7 +70,8 @@ def judged(repo, monkeypatch):
     def run(script, table=None, accepted=""):
         if accepted:
             repo.put("perf/accepted.toml", accepted)
-        names = ["base", "again", "head"] + (["own"] if script.own is not None else [])
+        own = ["own", "own again"] if script.own is not None else []
+        names = ["base", "again", "head", *own]
         arms = {name: SimpleNamespace(name=name) for name in names}
         monkeypatch.setattr(gate_sides, "prepare", lambda *_: arms)
         monkeypatch.setattr(pairs, "fresh", script.fresh)
@@ -229,12 +232,32 @@ def test_the_last_pair_ends_within_the_budget(judged, budget):
     assert script.now <= max(budget, script.pair_seconds)
 
 
+def test_a_case_that_only_verifies_is_compared_but_not_timed(judged):
+    script = scripted(counts={"head": {"allocations": 2}})
+    script.timed = False
+    report = judged(script)
+    assert (verdict(report), report.pairs) == (("costlier", 12), 0)
+    script = Script()
+    script.timed = False
+    assert verdict(judged(script)) == ("same", 0)
+
+
 def test_the_arm_with_bases_own_perf_file_starts_only_where_it_is_needed(judged):
     script = Script()
     script.own = [CASE]
     judged(script)
     assert script.started[0] == ["base", "again", "head", "own"]
-    assert all(names == ["base", "again", "head"] for names in script.started[1:])
+    assert all(names == ["head", "base", "again"] for names in script.started[1:])
+
+
+def test_a_case_that_runs_with_bases_own_file_has_an_a_a_arm_of_its_own(judged):
+    script = scripted(verified={"base": ("raised", "no such name")})
+    script.own = [CASE]
+    script.seconds |= {"own": 1e-3, "own again": 1e-3, "base": 9e-3, "again": 9e-3}
+    report = judged(script)
+    assert verdict(report) == ("same", 0)
+    assert script.started[0] == ["base", "again", "head", "own", "own again"]
+    assert all(names == ["head", "own", "own again"] for names in script.started[1:])
 
 
 HOSTILE = "a | b\n\n# head <img src=x> `code` [link](http://evil.example) @everyone **bold** $x$"
