@@ -379,6 +379,27 @@ class TestOutputs:
         )
 
 
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x.numpy()], ids=["torch", "numpy"])
+def test_reused_memory_where_all_draws_are_equal(verify, make):
+    """A static buffer shows though each call writes what is there already."""
+    words, table = make(X.sort().values), make(torch.rand(3))
+    buffer = make(torch.empty(6, 8))
+
+    def static(x):
+        buffer[:] = x * 2
+        return buffer
+
+    def fresh(x):
+        return x * 2, table
+
+    with pytest.raises(WrongAnswer, match="memory was reused"):
+        verify(static, words, reference=lambda x: x * 2, vary=False)
+    kept = table.copy() if isinstance(table, np.ndarray) else table.clone()
+    row = verify(fresh, words, reference=lambda x: (x * 2, kept), vary=False)
+    assert row.status == "ok"
+    assert (table == kept).all()
+
+
 class TestCheck:
     @pytest.mark.parametrize("verdict", [True, None])
     def test_passes(self, measure, verdict):
