@@ -17,7 +17,7 @@ VERSIONS = {"python": "3", "torch": "2"}
 class Script:
     """Answers of all arms; keywords change the dicts and sets below.
 
-    `seconds`: arm -> median of a block; noise of 0.2% is added. `verified`: arm -> (status, reason).
+    `seconds`: arm -> median of a block; 0.2% of noise is added. `verified`: arm -> status, reason.
     `errors`: arm -> by family. `counts`: arm -> one pass. `dies`: arms that die when sampled.
     `inputs`: fingerprints. `stray`: foreign code. `failed`: files that can't be imported. `timed`:
     all cases are. `pair_seconds`: what the clock moves by in each pair.

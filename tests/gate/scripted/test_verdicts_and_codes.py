@@ -113,9 +113,6 @@ def test_a_waiver_that_matches_no_case_is_named(judged, script):
     assert judged(script(), accepted=text).notes[0].endswith("matches no case")
 
 
-HOSTILE = "a | b\n\n# head <img src=x> `code` [link](http://evil.example) @everyone **bold** $x$"
-
-
 def test_a_file_that_base_cannot_import_never_makes_its_cases_new(judged, script, verdict):
     failed = {"perf/test_a.py": "E   ImportError: no toy.helpers"}
     report = judged(script(failed={"base": failed}))
