@@ -40,6 +40,7 @@ class Script:
         self.now += self.pair_seconds
         yield SimpleNamespace(
             workers=dict.fromkeys(self.started[-1]),
+            pin=lambda number: None,
             ready={n: messages.Ready(1, 1, VERSIONS) for n in self.started[-1]},
             collected={n: self.collected(n) for n in self.started[-1]},
             ask=self.ask,
