@@ -281,7 +281,7 @@ class TestNumpy:
             lambda a: np.array(a[3]),
             lambda a: np.broadcast_to(a, (2, 12)),
         ],
-        ids=str,
+        ids=lambda value: None if callable(value) else str(value),
     )
     def test_any_layout(self, make):
         array = make(self.ARRAY)
