@@ -158,7 +158,9 @@ def working_tree(root: Path) -> Iterator[Source]:
         real = root / run(root, "rev-parse", "--git-path", "index").strip()
         # A copy keeps git's stat cache (only changed files are read) and sparse checkouts' bits.
         if real.exists():
-            shutil.copyfile(real, index)
+            # Its time too: git looks into a file that is as old as the index, since it could have
+            # been changed, at the same size, in that same second.
+            shutil.copy2(real, index)
         env = _objects_env(root, objects) | {"GIT_INDEX_FILE": str(index)}
         run(root, "add", "--all", "--", ":/", env=env)
         tree = run(root, "write-tree", env=env).strip()

@@ -100,6 +100,15 @@ class Pair:
                 self.collected[arm] = collected
             raise
 
+    def pin(self, number: int) -> None:
+        """Put all processes of pair `number` on one core."""
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        cores = sorted(os.sched_getaffinity(0))
+        for worker in self.workers.values():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(worker.pid, {cores[number % len(cores)]})
+
     def ask_modules(self, arm: str) -> str:
         """Why this arm ran code that is not its own, or empty."""
         found = self.ask(arm, messages.AskModules(), messages.Modules)
@@ -178,13 +187,3 @@ def _log_ratio(number: int, medians: list[tuple[str, float]], other: str) -> flo
             order += "".join("A" if letter == "A" else "B" for letter, _ in chosen)
             kept += [m for _, m in chosen]
     return pair_log_ratio(order, kept)
-
-
-def pin(pair: Pair, number: int) -> None:
-    """Put all processes of pair `number` on one core."""
-    if not hasattr(os, "sched_setaffinity"):
-        return
-    cores = sorted(os.sched_getaffinity(0))
-    for worker in pair.workers.values():
-        with suppress(ProcessLookupError):
-            os.sched_setaffinity(worker.pid, {cores[number % len(cores)]})

@@ -78,7 +78,7 @@ class Rounds:
         waiting = [case for case in self.cases if case.waiting]
         self.say(f"pair {self.done + 1}: {len(waiting)} cases, {self.watch.spent():.0f} s")
         if self.pin:
-            pairs.pin(pair, self.done)
+            pair.pin(self.done)
         for case in waiting:
             pairs.sample_case(pair, self.done, case.name, case.samples, case.arm)
         self.done += 1
