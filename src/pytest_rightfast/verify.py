@@ -99,7 +99,7 @@ class Verifier:
         self.held = []
         self._differing_draws()
         for number in (0, 1):
-            if wrong := self._once(number) or self._reused():
+            if wrong := self._once(number):
                 return wrong
         wrong = self._same_address() or self._families() or self._reused()
         return wrong or (None if self.case.vary else self._static_memory())

@@ -215,9 +215,9 @@ MUTATIONS = [
     Mutation(
         "a result must outlive the next call",
         "verify",
-        "if wrong := self._once(number) or self._reused():",
-        "if wrong := self._once(number):",
-        "test_verify.py::TestOutputs::test_list_that_is_handed_out_again",
+        "self._same_address() or self._families() or self._reused()",
+        "self._same_address() or self._families()",
+        "test_verify.py::test_reused_memory_shows_before_timing",
     ),
     Mutation(
         "a result must outlive all later calls",

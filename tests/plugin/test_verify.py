@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from pytest_rightfast import CaseError, PerfCase, WrongAnswer
+from pytest_rightfast.evaluate import answer
+from pytest_rightfast.verify import Verifier
 
 X = torch.randn(6, 8, generator=torch.Generator().manual_seed(5))
 
@@ -398,6 +400,21 @@ def test_reused_memory_where_all_draws_are_equal(verify, make):
     row = verify(fresh, words, reference=lambda x: (x * 2, kept), vary=False)
     assert row.status == "ok"
     assert (table == kept).all()
+
+
+def test_reused_memory_shows_before_timing():
+    """The gate verifies without timing, and asks for nothing after it."""
+    buffer = torch.empty(6, 8)
+    case = PerfCase(inputs=lambda g: (torch.randn(6, 8, generator=g),), reference=torch.sin)
+
+    def before(function):
+        def ask(call):
+            return answer(function, call, case)
+
+        return Verifier(case, ask, 1, {}, lambda work, *args: work(*args)).before()
+
+    assert before(torch.sin) is None
+    assert "memory was reused" in before(lambda x: buffer.copy_(x.sin())).what
 
 
 class TestCheck:
