@@ -322,8 +322,6 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     gate = session.config.pluginmanager.has_plugin("rightfast-gate")  # it writes files of its own
     if perf_session is None or session.config.option.collectonly or gate:
         return
-    if session.config.getoption("--perf-against") is not None:
-        return  # the gate measures elsewhere and writes its own files
     rows, options = perf_session.rows, perf_session.options
     if options.json is not None and not hasattr(session.config, "workerinput"):
         try:

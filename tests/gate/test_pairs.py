@@ -4,6 +4,7 @@ import os
 import sys
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pytest_rightfast import messages, pairs, workers
@@ -60,5 +61,6 @@ def test_its_temporary_folder_goes_with_it(arm):
     with pairs.fresh([arm("well")], lambda: 30.0) as pair:
         folder = pair.workers["base"].log.parent
         assert pair.workers["base"].log.exists()
+        assert psutil.Process(pair.workers["base"].pid).environ()["TMPDIR"] == str(folder)
         (folder / "left by a case").touch()
     assert not folder.exists()
