@@ -18,6 +18,8 @@ from rightfast_kernels.dwt.extension import extend, schedule, strips
 
 # With this many contiguous numbers at each place of the axis, stride-2 rows are long runs.
 LONG_RUN = 16
+# Below this many reads in all, a slow stride costs less than the calls that would avoid it.
+FEW_READS = 1 << 14
 
 
 def _batched(x: Tensor) -> bool:
@@ -36,38 +38,35 @@ def scale(x: Tensor, factor: float, out: Tensor) -> None:
         torch.mul(x, factor, out=out)
 
 
-def split(x: Tensor, before: int, after: int, mode: str) -> list[Tensor]:
-    """Even and odd samples of the extension of x, (rows, n, inner); n + before + after is even."""
-    n = x.shape[1]
-    if mode == "periodization" or len(schedule(n, before, after, mode)) > 1:
-        x, before, after = extend(x, before, after, mode, 1), 0, 0
-        n = x.shape[1]
-    left, right = strips(x, before, after, mode, 1)
-    if _pairs_are_words(x):
-        whole = x if left is None and right is None else _joined(left, x, right)
-        return _split_words(whole)
-    if left is None and right is None and x.shape[2] >= LONG_RUN:
+def split(x: Tensor, before: int, after: int, mode: str, taps: int) -> list[Tensor]:
+    """Even and odd samples of the extension of x, (rows, n, inner), for ``taps`` reads of each.
+
+    n + before + after is even.
+    """
+    x = _extended(x, before, after, mode)
+    if strides_are_cheap(x, taps):
         return [x[:, 0::2], x[:, 1::2]]
-    found = []
-    for p in (0, 1):
-        # The first sample of phase p in each part, by its place in the whole.
-        parts = ((left, p), (x, (p - before) % 2), (right, (p - before - n) % 2))
-        found.append(torch.cat([t[:, s::2] for t, s in parts if t is not None], 1))
-    return found
+    if x.dtype == torch.float32 and x.shape[2] == 1 and _words_are_pairs(x):
+        return _split_words(x)
+    return [x[:, 0::2].contiguous(), x[:, 1::2].contiguous()]
 
 
-def _joined(*parts: Tensor | None) -> Tensor:
-    return torch.cat([t for t in parts if t is not None], 1)
+def strides_are_cheap(x: Tensor, taps: int) -> bool:
+    """Whether to run ``taps`` operations on every other place of x rather than to copy first."""
+    return x.shape[2] >= LONG_RUN or x.numel() * taps < FEW_READS
 
 
-def _pairs_are_words(x: Tensor) -> bool:
-    return (
-        x.shape[2] == 1
-        and x.dtype == torch.float32
-        and x.device.type == "cpu"
-        and sys.byteorder == "little"
-        and not _batched(x)
-    )
+def _extended(x: Tensor, before: int, after: int, mode: str) -> Tensor:
+    if not (before or after):
+        return x
+    if mode == "periodization" or len(schedule(x.shape[1], before, after, mode)) > 1:
+        return extend(x, before, after, mode, 1)
+    left, right = strips(x, before, after, mode, 1)
+    return torch.cat([t for t in (left, x, right) if t is not None], 1)
+
+
+def _words_are_pairs(x: Tensor) -> bool:
+    return x.device.type == "cpu" and sys.byteorder == "little" and not _batched(x)
 
 
 def _split_words(x: Tensor) -> list[Tensor]:

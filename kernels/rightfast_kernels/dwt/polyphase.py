@@ -72,7 +72,7 @@ def _correlated(
     shape = [*x.shape[:dim], length, *x.shape[dim + 1 :]]
     lo, hi = x.new_empty(shape), x.new_empty(shape)
     for x3, lo3, hi3 in _blocks([x, lo, hi], dim):
-        parts = phases.split(x3, before, after, mode)
+        parts = phases.split(x3, before, after, mode, len(taps[0]))
         for out, filter_ in ((lo3, taps[0]), (hi3, taps[1])):
             _correlate(parts, filter_, out)
     return lo, hi
@@ -124,7 +124,8 @@ def _correlate(parts: Sequence[Tensor], taps: Taps, out: Tensor) -> None:
     for t, tap in enumerate(taps):
         if tap == 0:
             continue
-        window = parts[t % 2].narrow(1, t // 2, length)
+        part = parts[t % 2]
+        window = part if part.shape[1] == length else part.narrow(1, t // 2, length)
         if empty:
             phases.scale(window, tap, out)
             empty = False
@@ -144,13 +145,15 @@ def _scatter(
             start, stop = max(first, m), min(first + count, m + length)
             if tap == 0 or start >= stop:
                 continue
-            source = band.narrow(1, start - m, stop - start)
-            if not empty:
-                out.narrow(1, start - first, stop - start).add_(source, alpha=tap)
-            elif stop - start == count:
+            width = stop - start
+            source = band if width == length else band.narrow(1, start - m, width)
+            target = out if width == count else out.narrow(1, start - first, width)
+            if empty and width == count:
                 phases.scale(source, tap, out)
             else:
-                out.zero_().narrow(1, start - first, stop - start).add_(source, alpha=tap)
+                if empty:
+                    out.zero_()
+                target.add_(source, alpha=tap)
             empty = False
     if empty:
         out.zero_()
@@ -159,7 +162,7 @@ def _scatter(
 def _scatter_crop(bands: Sequence[Tensor], taps: Sequence[Taps], before: int, out: Tensor) -> None:
     """out = e without its first ``before`` samples and what is past the end of out."""
     rows, n, inner = out.shape
-    in_place = inner >= phases.LONG_RUN
+    in_place = phases.strides_are_cheap(out, len(taps[0]))
     parts = []
     for j in (0, 1):  # out[j::2] is phase (before + j) % 2
         count, first = (n + 1 - j) // 2, (before + j) // 2

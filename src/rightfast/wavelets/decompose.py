@@ -15,7 +15,7 @@ from rightfast_kernels.dwt.linear import LinearMap
 from rightfast_kernels.dwt.reference import coeff_len
 from torch import Tensor
 
-from rightfast.wavelets.inputs import check_length, computed, result_dtype
+from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
 from rightfast.wavelets.step import Axes, Bands, analyse, analyse_adjoint, derivatives, plain_ops
 
 
@@ -40,7 +40,7 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
         )(data)
     else:
         flat = _analyse_levels(data, axes, depth, polyphase)
-    return _unflatten([band.to(dtype) for band in flat], len(axes), depth)
+    return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
 
 
 def _analyse_levels(x: Tensor, axes: Axes, depth: int, kernel: Any) -> tuple[Tensor, ...]:

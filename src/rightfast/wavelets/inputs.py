@@ -60,7 +60,12 @@ def _from_array(data: Any, what: str) -> Tensor:
 
 def computed(x: Tensor) -> Tensor:
     """``x`` in the dtype that it is computed in."""
-    return x.to(_COMPUTED[x.dtype])
+    return cast(x, _COMPUTED[x.dtype])
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x.to(dtype)``, without the call where there is nothing to do."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 def result_dtype(x: Tensor) -> torch.dtype:

@@ -5,7 +5,7 @@ functions take the kernel as an argument: a module with `analysis` and `synthesi
 adjoints where those are asked for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -33,63 +33,78 @@ def derivatives(x: Tensor) -> bool:
     )
 
 
+def inner_first(axes: Axes) -> list[int]:
+    """The order in which to filter: last dimension first.
+
+    The filters of different axes commute. Along the last dimension samples must be split into
+    phases first; this way that is done once a level, on the whole, and not on every band.
+    """
+    return sorted(range(len(axes)), key=lambda i: -axes[i][0])
+
+
 def analyse(x: Tensor, axes: Axes, kernel: Any) -> Bands:
-    """One level over ``axes``, the first one first: the 2^d bands by key, "aa...a" to "dd...d"."""
-    bands = {"": x}
-    for dim, wavelet, mode in axes:
+    """One level over ``axes``: the 2^d bands by key, "aa...a" to "dd...d"."""
+    bands = {" " * len(axes): x}
+    for i in inner_first(axes):
+        dim, wavelet, mode = axes[i]
         filters = wavelet.filters(x, decompose=True)
         halves: Bands = {}
         for key, band in bands.items():
-            halves[key + "a"], halves[key + "d"] = kernel.analysis(
-                band, *filters, mode, dim % x.ndim
-            )
+            low, high = kernel.analysis(band, *filters, mode, dim % x.ndim)
+            halves.update(((_put(key, i, "a"), low), (_put(key, i, "d"), high)))
         bands = halves
-    return bands
+    return dict(sorted(bands.items()))
 
 
 def analyse_adjoint(bands: Bands, axes: Axes, shape: Sequence[int], kernel: Any) -> Tensor:
     """The adjoint of `analyse` on data of this ``shape``: gradients of all bands -> of the data."""
-    for dim, wavelet, mode in reversed(axes):
-        ndim, n = next(iter(bands.values())).ndim, shape[dim]
-        filters = wavelet.filters(next(iter(bands.values())), decompose=True)
+    for i in reversed(inner_first(axes)):
+        dim, wavelet, mode = axes[i]
+        like = next(iter(bands.values()))
+        filters = wavelet.filters(like, decompose=True)
         bands = {
-            key: kernel.analysis_adjoint(
-                bands[key + "a"], bands[key + "d"], *filters, mode, dim % ndim, n
-            )
-            for key in _parents(bands)
+            key: kernel.analysis_adjoint(*halves, *filters, mode, dim % like.ndim, shape[dim])
+            for key, halves in _pairs(bands, i)
         }
-    return bands[""]
+    return bands[" " * len(axes)]
 
 
 def synthesise(bands: Bands, axes: Axes, kernel: Any) -> Tensor:
-    """The inverse of `analyse`, last axis first; missing bands are zeros."""
-    for dim, wavelet, mode in reversed(axes):
+    """The inverse of `analyse`; missing bands are zeros."""
+    for i in reversed(inner_first(axes)):
+        dim, wavelet, mode = axes[i]
         like = next(iter(bands.values()))
         filters = wavelet.filters(like, decompose=False)
-        merged: Bands = {}
-        for key in _parents(bands):
-            lo, hi = bands.get(key + "a"), bands.get(key + "d")
-            lo = torch.zeros_like(hi) if lo is None and hi is not None else lo
-            hi = torch.zeros_like(lo) if hi is None and lo is not None else hi
-            merged[key] = kernel.synthesis(lo, hi, *filters, mode, dim % like.ndim)
-        bands = merged
-    return bands[""]
+        bands = {
+            key: kernel.synthesis(*halves, *filters, mode, dim % like.ndim)
+            for key, halves in _pairs(bands, i)
+        }
+    return bands[" " * len(axes)]
 
 
 def synthesise_adjoint(g: Tensor, axes: Axes, kernel: Any) -> Bands:
     """The adjoint of `synthesise`: the gradient of the data -> of all 2^d bands."""
-    bands = {"": g}
-    for dim, wavelet, mode in axes:
+    bands = {" " * len(axes): g}
+    for i in inner_first(axes):
+        dim, wavelet, mode = axes[i]
         filters = wavelet.filters(g, decompose=False)
         halves: Bands = {}
         for key, band in bands.items():
-            halves[key + "a"], halves[key + "d"] = kernel.synthesis_adjoint(
-                band, *filters, mode, dim % g.ndim
-            )
+            low, high = kernel.synthesis_adjoint(band, *filters, mode, dim % g.ndim)
+            halves.update(((_put(key, i, "a"), low), (_put(key, i, "d"), high)))
         bands = halves
     return bands
 
 
-def _parents(bands: Bands) -> list[str]:
-    """The keys without their last character, each once, in order."""
-    return list(dict.fromkeys(key[:-1] for key in bands))
+def _put(key: str, i: int, letter: str) -> str:
+    return key[:i] + letter + key[i + 1 :]
+
+
+def _pairs(bands: Bands, i: int) -> Iterator[tuple[str, tuple[Tensor, Tensor]]]:
+    """The (low, high) bands that merge along axis number i; zeros for one that is missing."""
+    for key in dict.fromkeys(_put(key, i, " ") for key in bands):
+        low, high = bands.get(_put(key, i, "a")), bands.get(_put(key, i, "d"))
+        if low is None:
+            assert high is not None
+            low = torch.zeros_like(high)
+        yield key, (low, torch.zeros_like(low) if high is None else high)
