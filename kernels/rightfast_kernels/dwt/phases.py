@@ -30,12 +30,21 @@ def _batched(x: Tensor) -> bool:
     return torch._C._functorch.is_legacy_batchedtensor(x)
 
 
-def scale(x: Tensor, factor: float, out: Tensor) -> None:
-    """out = factor * x."""
+def weighted(terms: Sequence[tuple[Tensor, float]], out: Tensor) -> None:
+    """out = the sum of factor * x over the terms (x, factor)."""
+    if not terms:
+        out.zero_()
+        return
+    (x, factor), *rest = terms
     if _batched(out):
         out.copy_(x * factor)
+    elif factor == 1 and rest:
+        second, alpha = rest.pop(0)
+        torch.add(x, second, alpha=alpha, out=out)
     else:
         torch.mul(x, factor, out=out)
+    for x, factor in rest:
+        out.add_(x, alpha=factor)
 
 
 def split(x: Tensor, before: int, after: int, mode: str, taps: int) -> list[Tensor]:

@@ -26,8 +26,8 @@ from rightfast_kernels.dwt.reference import borders, coeff_len
 
 Taps = Sequence[float]
 
-# Samples per block: the block, its phases and its bands should stay in a core's L2 cache.
-BLOCK = 1 << 16
+# Samples per block, a compromise: the block, its phases and its bands in the caches, few calls.
+BLOCK = 1 << 18
 
 
 def analysis(x: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int) -> tuple[Tensor, Tensor]:
@@ -120,19 +120,14 @@ def _product(sizes: Sequence[int]) -> int:
 
 
 def _correlate(parts: Sequence[Tensor], taps: Taps, out: Tensor) -> None:
-    length, empty = out.shape[1], True
+    length = out.shape[1]
+    terms = []
     for t, tap in enumerate(taps):
-        if tap == 0:
-            continue
-        part = parts[t % 2]
-        window = part if part.shape[1] == length else part.narrow(1, t // 2, length)
-        if empty:
-            phases.scale(window, tap, out)
-            empty = False
-        else:
-            out.add_(window, alpha=tap)
-    if empty:
-        out.zero_()
+        if tap != 0:
+            part = parts[t % 2]
+            whole = part.shape[1] == length
+            terms.append((part if whole else part.narrow(1, t // 2, length), tap))
+    phases.weighted(terms, out)
 
 
 def _scatter(
@@ -149,7 +144,7 @@ def _scatter(
             source = band if width == length else band.narrow(1, start - m, width)
             target = out if width == count else out.narrow(1, start - first, width)
             if empty and width == count:
-                phases.scale(source, tap, out)
+                phases.weighted([(source, tap)], out)
             else:
                 if empty:
                     out.zero_()
