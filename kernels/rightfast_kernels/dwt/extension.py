@@ -47,6 +47,8 @@ def extend(x: Tensor, before: int, after: int, mode: str, dim: int) -> Tensor:
     A signal shorter than the border is extended several times: an extension of an extension
     is the extension, in each of these modes.
     """
+    if not (before or after):
+        return x
     if mode == "periodization":
         if x.shape[dim] % 2:
             x, after = torch.cat((x, x.narrow(dim, x.shape[dim] - 1, 1)), dim), after - 1

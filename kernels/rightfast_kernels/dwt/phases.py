@@ -1,24 +1,21 @@
 """Splitting a signal into its even and odd samples, and weaving them back.
 
-torch copies a stride-2 slice one element at a time, five to eight times slower than it copies
-a run. Two contiguous, vectorised ways around it, for rows of single samples:
-
-    split   a pair of float32 is one int64: its low half is a narrowing conversion, its high
-            half a shift and a narrowing conversion (on a little-endian machine)
-    weave   torch.complex writes its two inputs alternately
+torch reads and writes stride-2 slices of single samples one element at a time, five to eight
+times slower than runs. So a filter of many taps copies each phase to a run first; and
+torch.complex, which writes its two inputs alternately, weaves them, vectorised.
 """
 
-import sys
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from rightfast_kernels.dwt.extension import extend, schedule, strips
+from rightfast_kernels.dwt.extension import extend
 
 # With this many contiguous numbers at each place of the axis, stride-2 rows are long runs.
 LONG_RUN = 16
-# Below this many reads in all, a slow stride costs less than the calls that would avoid it.
+# Up to these many taps (Haar), and below this many reads in all, slow strides cost least.
+FEW_TAPS = 2
 FEW_READS = 1 << 14
 
 
@@ -52,39 +49,15 @@ def split(x: Tensor, before: int, after: int, mode: str, taps: int) -> list[Tens
 
     n + before + after is even.
     """
-    x = _extended(x, before, after, mode)
+    x = extend(x, before, after, mode, 1)
     if strides_are_cheap(x, taps):
         return [x[:, 0::2], x[:, 1::2]]
-    if x.dtype == torch.float32 and x.shape[2] == 1 and _words_are_pairs(x):
-        return _split_words(x)
     return [x[:, 0::2].contiguous(), x[:, 1::2].contiguous()]
 
 
 def strides_are_cheap(x: Tensor, taps: int) -> bool:
     """Whether to run ``taps`` operations on every other place of x rather than to copy first."""
-    return x.shape[2] >= LONG_RUN or x.numel() * taps < FEW_READS
-
-
-def _extended(x: Tensor, before: int, after: int, mode: str) -> Tensor:
-    if not (before or after):
-        return x
-    if mode == "periodization" or len(schedule(x.shape[1], before, after, mode)) > 1:
-        return extend(x, before, after, mode, 1)
-    left, right = strips(x, before, after, mode, 1)
-    return torch.cat([t for t in (left, x, right) if t is not None], 1)
-
-
-def _words_are_pairs(x: Tensor) -> bool:
-    return x.device.type == "cpu" and sys.byteorder == "little" and not _batched(x)
-
-
-def _split_words(x: Tensor) -> list[Tensor]:
-    x = x.contiguous()
-    if x.storage_offset() % 2:  # an odd offset cannot be viewed as 64-bit words
-        x = x.clone()
-    words = x.view(x.shape[0], x.shape[1]).view(torch.int64)
-    halves = (words.to(torch.int32), (words >> 32).to(torch.int32))
-    return [half.view(torch.float32).unsqueeze(2) for half in halves]
+    return x.shape[2] >= LONG_RUN or taps <= FEW_TAPS or x.numel() * taps < FEW_READS
 
 
 def weave(parts: Sequence[Tensor], start: int, out: Tensor) -> None:

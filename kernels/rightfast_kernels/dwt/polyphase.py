@@ -27,7 +27,7 @@ from rightfast_kernels.dwt.reference import borders, coeff_len
 Taps = Sequence[float]
 
 # Samples per block, a compromise: the block, its phases and its bands in the caches, few calls.
-BLOCK = 1 << 18
+BLOCK = 1 << 19
 
 
 def analysis(x: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int) -> tuple[Tensor, Tensor]:
