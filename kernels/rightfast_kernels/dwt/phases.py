@@ -10,8 +10,6 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from rightfast_kernels.dwt.extension import extend
-
 # With this many contiguous numbers at each place of the axis, stride-2 rows are long runs.
 LONG_RUN = 16
 # Up to these many taps (Haar), and below this many reads in all, slow strides cost least.
@@ -27,50 +25,53 @@ def _batched(x: Tensor) -> bool:
     return torch._C._functorch.is_legacy_batchedtensor(x)
 
 
-def weighted(terms: Sequence[tuple[Tensor, float]], out: Tensor) -> None:
-    """out = the sum of factor * x over the terms (x, factor)."""
-    if not terms:
-        out.zero_()
-        return
-    (x, factor), *rest = terms
+def scale(x: Tensor, factor: float, out: Tensor) -> None:
+    """out = factor * x."""
     if _batched(out):
         out.copy_(x * factor)
-    elif factor == 1 and rest:
-        second, alpha = rest.pop(0)
-        torch.add(x, second, alpha=alpha, out=out)
     else:
         torch.mul(x, factor, out=out)
+
+
+def weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
+    """The sum of factor * x over the terms (x, factor)."""
+    (x, factor), *rest = terms
+    if factor == 1 and rest:
+        second, alpha = rest.pop(0)
+        total = torch.add(x, second, alpha=alpha)
+    else:
+        total = x * factor
     for x, factor in rest:
-        out.add_(x, alpha=factor)
+        total.add_(x, alpha=factor)
+    return total
 
 
-def split(x: Tensor, before: int, after: int, mode: str, taps: int) -> list[Tensor]:
-    """Even and odd samples of the extension of x, (rows, n, inner), for ``taps`` reads of each.
-
-    n + before + after is even.
-    """
-    x = extend(x, before, after, mode, 1)
-    if strides_are_cheap(x, taps):
-        return [x[:, 0::2], x[:, 1::2]]
-    return [x[:, 0::2].contiguous(), x[:, 1::2].contiguous()]
+def every_other(x: Tensor, start: int, dim: int) -> Tensor:
+    """x[start::2] along ``dim``: a view."""
+    return x[(slice(None),) * dim + (slice(start, None, 2),)]
 
 
-def strides_are_cheap(x: Tensor, taps: int) -> bool:
+def split(x: Tensor, taps: int, dim: int) -> list[Tensor]:
+    """Even and odd samples of x along ``dim``, for ``taps`` reads of each."""
+    parts = [every_other(x, p, dim) for p in (0, 1)]
+    return parts if strides_are_cheap(x, taps, dim) else [part.contiguous() for part in parts]
+
+
+def strides_are_cheap(x: Tensor, taps: int, dim: int) -> bool:
     """Whether to run ``taps`` operations on every other place of x rather than to copy first."""
-    return x.shape[2] >= LONG_RUN or taps <= FEW_TAPS or x.numel() * taps < FEW_READS
+    return taps <= FEW_TAPS or x.stride(dim) >= LONG_RUN or x.numel() * taps < FEW_READS
 
 
-def weave(parts: Sequence[Tensor], start: int, out: Tensor) -> None:
+def weave(parts: Sequence[Tensor], start: int, out: Tensor, dim: int) -> None:
     """out[i] = sample start + i of the signal whose even and odd samples are ``parts``."""
-    n, inner = out.shape[1], out.shape[2]
-    alternate = inner == 1 and n and n % 2 == 0 and out.is_contiguous()
-    if alternate and not out.dtype.is_complex and not _batched(out):
-        first, second = (
-            parts[(start + j) % 2].narrow(1, (start + j) // 2, n // 2).squeeze(2) for j in (0, 1)
-        )
-        pairs = torch.view_as_complex(out.view(out.shape[0], n // 2, 2))
-        torch.complex(first, second, out=pairs)
+    n = out.shape[dim]
+    pieces = [
+        parts[(start + j) % 2].narrow(dim, (start + j) // 2, (n + 1 - j) // 2) for j in (0, 1)
+    ]
+    last = dim == out.ndim - 1 and out.is_contiguous()
+    if last and n % 2 == 0 and n and not out.dtype.is_complex and not _batched(out):
+        pairs = torch.view_as_complex(out.view(*out.shape[:-1], n // 2, 2))
+        torch.complex(*pieces, out=pairs)
         return
     for j in (0, 1):
-        here = out[:, j::2]
-        here.copy_(parts[(start + j) % 2].narrow(1, (start + j) // 2, here.shape[1]))
+        every_other(out, j, dim).copy_(pieces[j])

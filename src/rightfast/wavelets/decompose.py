@@ -30,7 +30,7 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
             check_length(shape[dim], mode)
             shape[dim] = coeff_len(shape[dim], wavelet.dec_len, mode)
         shapes.append(tuple(shape))
-    dtype, data = result_dtype(x), computed(x)
+    dtype, data = result_dtype(x), computed(x).contiguous()
     if plain_ops(axes):
         flat = _analyse_levels(data, axes, depth, reference)
     elif derivatives(data):

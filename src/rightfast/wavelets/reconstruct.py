@@ -43,7 +43,7 @@ def reconstruct(
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
-    data = [computed(cast(band, dtype)) for band in given]
+    data = [computed(cast(band, dtype)).contiguous() for band in given]
     if plain_ops(axes):
         return cast(_up(data, levels, axes, reference), dtype)
     if not any(derivatives(band) for band in data):
