@@ -1,7 +1,6 @@
 """Lengths and levels: how many samples a transform gives, and how deep it may go."""
 
 import operator
-import warnings
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,7 +8,7 @@ import pywt
 from rightfast_kernels.dwt.reference import coeff_len
 
 from rightfast.wavelets.inputs import check_axes
-from rightfast.wavelets.modes import as_mode
+from rightfast.wavelets.modes import as_mode, warn
 from rightfast.wavelets.wavelet import Wavelet, as_wavelet, wavelets_per_axis
 
 
@@ -88,9 +87,9 @@ def check_level(sizes: Sequence[int], wavelets: Sequence[Wavelet], level: Any) -
     if wanted < 0:
         raise ValueError(f"Level value of {wanted} is too low . Minimum level is 0.")
     if wanted > most:
-        warnings.warn(
+        warn(
             f"Level value of {wanted} is too high: all coefficients will experience boundary "
             "effects.",
-            stacklevel=3,
+            UserWarning,
         )
     return wanted

@@ -6,6 +6,7 @@ adjoints where those are asked for.
 """
 
 from collections.abc import Iterator, Sequence
+from itertools import product
 from typing import Any
 
 import torch
@@ -58,7 +59,12 @@ def analyse(x: Tensor, axes: Axes, kernel: Any) -> Bands:
                 halves[_put(key, i, letter)] = band
                 scales[_put(key, i, letter)] = scale
         bands = halves
-    return dict(sorted(bands.items()))
+    return {key: bands[key] for key in band_keys(len(axes))}
+
+
+def band_keys(count: int) -> list[str]:
+    """The keys of ``count`` axes, "aa...a" first."""
+    return ["".join(key) for key in product("ad", repeat=count)]
 
 
 def _defer(taps: Any, scale: float, last: bool) -> tuple[Any, float]:
