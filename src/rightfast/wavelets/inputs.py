@@ -103,7 +103,7 @@ def check_axes(axes: Any, ndim: int, caller: str, count: int | None = None) -> l
     """
     if axes is None:
         return list(range(ndim))
-    given = [axes] if isinstance(axes, int) else list(axes)
+    given = [axes] if hasattr(axes, "__index__") else list(axes)
     if count is not None and len(given) != count:
         raise ValueError(f"Expected {count} axes, got {len(given)}: {given}")
     numbers = [check_axis(axis, ndim) for axis in given]
