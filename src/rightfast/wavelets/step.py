@@ -74,8 +74,8 @@ def _defer(taps: Any, scale: float, last: bool) -> tuple[Any, float]:
     scaling at the end. It is a third of the work of Haar in three dimensions. Longer filters
     would gain little.
     """
-    if len(taps) == 2 and not last and isinstance(taps, tuple) and taps[1]:
-        return (taps[0] / taps[1], 1.0), scale * taps[1]
+    if len(taps) == 2 and not last and isinstance(taps, tuple) and taps[0]:
+        return (1.0, taps[1] / taps[0]), scale * taps[0]
     if scale == 1:
         return taps, 1.0
     return (taps * scale if isinstance(taps, Tensor) else tuple(t * scale for t in taps)), 1.0
