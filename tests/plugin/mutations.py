@@ -433,7 +433,7 @@ MUTATIONS = [
         "fixture",
         'row.status, row.reason, row.samples = "wrong", str(wrong), []',
         'row.status, row.reason = "wrong", str(wrong)',
-        "test_benchmark.py::test_a_case_that_is_not_right_is_not_saved[wrong]",
+        "test_verify.py::test_timed_rounds_are_judged",
     ),
     Mutation(
         "a test that fails after timing leaves no time",
