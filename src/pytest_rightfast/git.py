@@ -171,7 +171,8 @@ def working_tree(root: Path) -> Iterator[Source]:
 
 def extract(source: Source, folder: Path) -> None:
     """Write the files of a tree into an existing, empty folder. Submodules stay empty folders."""
-    with tempfile.TemporaryDirectory(prefix="rightfast-index-") as scratch:
+    # Beside it, so that a full disk is that of the folder, and the error names the right one.
+    with tempfile.TemporaryDirectory(prefix="index-", dir=folder.parent) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(folder)}
         env["GIT_DIR"] = run(source.repository, "rev-parse", "--absolute-git-dir").strip()
         if source.objects is not None:
