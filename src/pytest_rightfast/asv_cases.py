@@ -228,7 +228,8 @@ def _error(row: Any) -> float | None:
     """To the nearest power of two: another order of summation is no loss of accuracy."""
     if row.error is None or not math.isfinite(row.error):
         return None
-    return float(2.0 ** round(math.log2(max(row.error, 2.0**-53))))
+    power = 2.0 ** round(math.log2(max(row.error, 2.0**-53)))
+    return float(f"{power:.2g}")
 
 
 def _percent_of_copy(row: Any) -> dict[str, Any] | None:
@@ -242,7 +243,7 @@ def _percent_of_copy(row: Any) -> dict[str, Any] | None:
     middle = len(row.samples) // 2
     halves = row.samples[:middle] or row.samples, row.samples[middle:]
     return {
-        "samples": [100 * statistics.median(half) / row.copy_seconds for half in halves],
+        "samples": [round(100 * statistics.median(h) / row.copy_seconds, 1) for h in halves],
         "number": 1,
     }
 

@@ -19,6 +19,7 @@ CONF = """{
     "branches": ["main"],
     "plugins": [".pytest_rightfast.asv_snapshot"],
     "environment_type": "snapshot",
+    "launch_method": "forkserver",
     "benchmark_dir": "perf/asv",
     "env_dir": ".asv/env",
     "results_dir": ".asv/results",
@@ -42,10 +43,12 @@ def double(x):
     return out
 """
 
-CORE = """
+# It sleeps, so that a loaded machine does not change which commit is the slow one.
+CORE = """#include <time.h>
 void twice(const float *x, float *out, int n) {{
-    for (int pass = 0; pass < {passes}; ++pass)
-        for (int i = 0; i < n; ++i) ((volatile float *)out)[i] = 2 * x[i] + {error};
+    struct timespec pause = {{0, {milliseconds} * 1000000}};
+    nanosleep(&pause, 0);
+    for (int i = 0; i < n; ++i) out[i] = 2 * x[i] + {error};
 }}
 """
 
@@ -53,7 +56,7 @@ CASES = """import tiny
 import torch
 
 def test_double(perf):
-    x = torch.randn(400_000)
+    x = torch.randn(1000)
     perf(tiny.double, x, reference=lambda x: 2 * x, moved_bytes=8 * x.numel())
 """
 
@@ -104,10 +107,8 @@ class Project:
         )
         return done.stdout.strip()
 
-    def commit(self, message: str, *, passes: int = 20, error: float = 0, **files: str) -> str:
-        self.put("core.c", CORE.format(passes=passes, error=error))
-        for path, text in files.items():
-            self.put(path, text)
+    def commit(self, message: str, *, milliseconds: int = 10, error: str = "0") -> str:
+        self.put("core.c", CORE.format(milliseconds=milliseconds, error=error))
         # asv orders by the committer's date, in seconds.
         count = len(self.git("rev-list", "--all").split())
         self.env["GIT_COMMITTER_DATE"] = self.env["GIT_AUTHOR_DATE"] = f"{1700000000 + count} +0"
