@@ -35,15 +35,16 @@ def find(config: pytest.Config, name: str) -> Path | None:
     return max(found, key=lambda path: int(path.name.split("_")[0]), default=None)
 
 
-def resolve_compare(config: pytest.Config) -> None:
-    """Let `--benchmark-compare=NAME` find the newest run that was saved as NAME."""
-    wanted = config.getoption("--benchmark-compare")
+def wanted(config: pytest.Config) -> Path | None:
+    """The file that `--benchmark-compare` means by a path, or by the name a run was saved as."""
+    compared = config.getoption("--benchmark-compare")
+    if not isinstance(compared, str):
+        return None
+    if Path(compared).is_file():
+        return Path(compared)
     location = str(config.getoption("--benchmark-storage"))
     local = "://" not in location or location.startswith("file://")
-    if local and isinstance(wanted, str) and not Path(wanted).is_file():
-        found = find(config, wanted) if re.fullmatch(r"[\w.-]+", wanted) else None
-        if found is not None:
-            config.option.benchmark_compare = str(found)
+    return find(config, compared) if local and re.fullmatch(r"[\w.-]+", compared) else None
 
 
 def medians(path: Path) -> dict[str, float]:

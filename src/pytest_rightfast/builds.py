@@ -152,11 +152,20 @@ def _execute(build: Build, checkout: Path, log: Path, env: Mapping[str, str]) ->
                 f"the build `{shown}` took more than {build.timeout:g} s in {checkout}; log {log}"
             ) from error
     if code:
-        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()[-TAIL_LINES:]
+        lines = log.read_text(encoding="utf-8", errors="replace").splitlines()
         raise BuildError(
             f"the build `{shown}` failed ({code}) in {checkout}; log {log}; it ended:\n"
-            + "\n".join(lines)
+            + "\n".join(_telling(lines))
         )
+
+
+def _telling(lines: Sequence[str]) -> list[str]:
+    """The end of the log, and before it the first error: the later ones mostly follow from it."""
+    cut = len(lines) - TAIL_LINES
+    first = next((i for i, line in enumerate(lines[:cut]) if "error" in line.lower()), None)
+    if cut <= 0 or first is None:
+        return list(lines[-TAIL_LINES:])
+    return [*lines[first : min(first + 3, cut)], "...", *lines[cut:]]
 
 
 def _filled(part: str, words: Mapping[str, str]) -> str:

@@ -171,9 +171,7 @@ def prune(days: float, cache: Path | None = None) -> list[Path]:
 def _explained(cache: Path) -> Iterator[None]:
     try:
         yield
-    except (OSError, git.GitError) as error:
-        if isinstance(error, git.GitError) and "unable to write" not in str(error):
-            raise
+    except (OSError, git.FullError) as error:
         free = shutil.disk_usage(_existing(cache)).free // 2**20
         raise CacheError(
             f"{cache}: the cache can't be written: {error}; {free} MiB are free there; make room, "

@@ -1,23 +1,43 @@
-"""The console command `rightfast`."""
+"""The console command `rightfast`: tables of stored results, and the gate."""
 
 from __future__ import annotations
 
 import argparse
 import sys
+from collections.abc import Sequence
+from importlib import metadata
 from pathlib import Path
 
 from .errors import PerfError
 from .results import load
 from .tables import tables
 
+# Options of `rightfast gate` -> those of pytest that they stand for.
+VALUES = {
+    "--budget": ("SECONDS", "--perf-budget", "time for the whole gate (300)"),
+    "--min-effect": ("SHARE", "--perf-min-effect", "slowdowns below this pass (3%%)"),
+    "--fail-on": ("VERDICTS", "--perf-fail-on", "verdicts that fail, comma-separated"),
+    "--json": ("FILE", "--perf-json", "write everything as JSON"),
+    "--markdown": ("FILE", "--perf-markdown", "write the report as Markdown"),
+    "--junit": ("FILE", "--junitxml", "write the verdicts as JUnit XML"),
+    "--trace": ("DIR", "--perf-trace", "keep a trace of both sides of each slower case"),
+    "--device": ("DEVICE", "--perf-device", "cpu (default), cuda or cuda:1"),
+    "--threads": ("N", "--perf-threads", "torch CPU threads (1)"),
+    "--cpus": ("LIST", "--perf-cpus", "pin the processes to these CPUs"),
+    "-k": ("EXPRESSION", "-k", "only cases whose names fit"),
+    "-m": ("MARKERS", "-m", "only cases with these markers"),
+}
+FLAGS = {
+    "--tip": ("--perf-against-tip", "compare with REV itself, not with the merge base"),
+    "--advisory": ("--perf-advisory", "report, never fail"),
+}
 
-def main(arguments: list[str] | None = None) -> int:
+
+def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    parser = argparse.ArgumentParser(prog="rightfast", description=__doc__)
-    commands = parser.add_subparsers(dest="command", required=True)
-    report = commands.add_parser("report", help="print the tables of files from --perf-json")
-    report.add_argument("files", nargs="+", type=Path)
-    chosen = parser.parse_args(arguments)
+    chosen = _parser().parse_args(arguments)
+    if chosen.command == "gate":
+        return _gate(chosen)
     try:
         rows = [row for file in chosen.files for row in load(file)]
     except PerfError as error:
@@ -25,3 +45,37 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     print("\n".join(tables(rows)))
     return 0
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(prog="rightfast", description=__doc__)
+    commands = parser.add_subparsers(dest="command", required=True)
+    report = commands.add_parser("report", help="print the tables of files from --perf-json")
+    report.add_argument("files", nargs="+", type=Path)
+    gate = commands.add_parser(
+        "gate",
+        help="compare the working tree with a revision, in pairs of fresh processes",
+        epilog="Further options for pytest follow after `--`. Exit codes: see docs/gate.md.",
+    )
+    gate.add_argument("revision", metavar="REV", help="base: where HEAD left this revision")
+    gate.add_argument("paths", nargs="*", metavar="PATH", help="perf cases (perf)")
+    for name, (value, stands_for, text) in VALUES.items():
+        gate.add_argument(name, metavar=value, dest=stands_for, help=text)
+    for name, (stands_for, text) in FLAGS.items():
+        gate.add_argument(name, action="store_true", dest=stands_for, help=text)
+    return parser
+
+
+def _gate(chosen: argparse.Namespace) -> int:
+    """The gate is a mode of pytest; this spells its options."""
+    import pytest
+
+    given = vars(chosen)
+    words = ["--perf-against", chosen.revision]
+    for _, stands_for, _ in VALUES.values():
+        if given[stands_for] is not None:
+            words += [stands_for, given[stands_for]]
+    words += [stands_for for stands_for, _ in FLAGS.values() if given[stands_for]]
+    installed = metadata.entry_points(group="pytest11", name="rightfast")
+    plugin = [] if installed else ["-p", "pytest_rightfast.plugin"]
+    return int(pytest.main([*plugin, *(chosen.paths or ["perf"]), *words]))

@@ -157,7 +157,7 @@ def _compare_values(
             return None, Accuracy()
         return _describe(left, right, wrong, where), Accuracy()
     if left.dtype.is_complex:
-        left, right = torch.view_as_real(left.resolve_conj()), torch.view_as_real(right)
+        left, right = (torch.view_as_real(side.resolve_conj()) for side in (left, right))
     right = right.to(torch.float64)
     if right.any():
         # Below its smallest normal number a type has steps, not digits: two of them are allowed.

@@ -7,6 +7,7 @@ Breaks and recompilations happen in Dynamo, whatever compiles the graphs; they a
 from __future__ import annotations
 
 import contextlib
+import functools
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -80,6 +81,8 @@ class Compiled:
             steps, reasons = _count(self._build(backend="eager", **_NO_MODE), calls)
         seconds = None
         if self._time:
+            if self._options.get("backend", "inductor") == "inductor":
+                _warm_up()
             with _reset(), _cold():
                 seconds = _seconds(self._build(), first)
         return Compilation(
@@ -167,6 +170,15 @@ def _reset() -> Any:
         yield
     finally:
         torch._dynamo.reset()
+
+
+@functools.cache
+def _warm_up() -> None:
+    """Inductor's imports, compiler checks and headers: 30 s that the first case is not charged."""
+    import torch
+
+    with contextlib.suppress(Exception):  # no C++ compiler: another backend may do without
+        torch.compile(lambda x: x + 1)(torch.ones(8))
 
 
 def _cold() -> Any:

@@ -1,7 +1,7 @@
 """Built-in input families: the corners that a plain normal draw hides.
 
 Each takes one input leaf of a case and returns the leaf of that family; leaves that are not
-floating tensors pass unchanged. They are verified, never timed.
+floating tensors or arrays pass unchanged. They are verified, never timed.
 """
 
 from __future__ import annotations
@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from .leaves import from_array, is_array
+
 
 def _floating(transform: Callable[[Any], Any]) -> Callable[[Any], Any]:
     def apply(leaf: Any) -> Any:
         import torch
 
+        if is_array(leaf) and leaf.dtype.kind in "fc":
+            return transform(from_array(leaf)).numpy()
         is_float = isinstance(leaf, torch.Tensor) and (
             leaf.is_floating_point() or leaf.is_complex()
         )

@@ -1,28 +1,27 @@
-"""The gate's report as terminal text, Markdown and JSON. Verdicts come first, then numbers."""
+"""The gate's report as terminal text and as JSON. Verdicts come first, then numbers."""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
-from .gate import Case, Report
-from .results import write_atomically
+from .gate import Report
 from .tables import seconds, short
+from .trial import Case
 from .verdicts import Judgement, Verdict
 
 SCHEMA = 1
 HEADERS = ("case", "verdict", "base", "head", "ratio", "interval", "visible", "floor", "answers")
+NUMBERS = HEADERS[2:8]
 QUIET = (Verdict.SAME, Verdict.FASTER)
 
 
 def lines(report: Report) -> Iterator[str]:
     """The terminal's report."""
-    yield from _heading(report)
+    yield from heading(report)
     yield ""
-    yield _table(report, "simple")
+    yield _table(report)
     for judgement in report.judgements:
         if judgement.verdict not in QUIET or judgement.excused:
             yield f"  {judgement.verdict.upper()} {short(judgement.case)}: {judgement.reason}"
@@ -30,21 +29,10 @@ def lines(report: Report) -> Iterator[str]:
             yield f"    {finding.verdict} accepted: {why}"
     yield ""
     yield from report.notes
-    yield _conclusion(report)
+    yield conclusion(report)
 
 
-def markdown(report: Report) -> str:
-    """For a job summary or a comment."""
-    parts = [f"## rightfast: {_conclusion(report)}", "", *_heading(report), ""]
-    parts += [_table(report, "github"), ""]
-    for judgement in report.judgements:
-        if judgement.verdict not in QUIET:
-            reason = judgement.reason.replace("|", "\\|").replace("<", "&lt;")
-            parts.append(f"- **{judgement.verdict}** `{judgement.case}`: {reason}")
-    return "\n".join([*parts, "", *report.notes]) + "\n"
-
-
-def _heading(report: Report) -> list[str]:
+def heading(report: Report) -> list[str]:
     dirty = " with uncommitted changes" if report.head.dirty else ""
     return [
         f"base {report.base.commit[:12]}, head {report.head.commit[:12]}{dirty}; "
@@ -53,7 +41,7 @@ def _heading(report: Report) -> list[str]:
     ]
 
 
-def _conclusion(report: Report) -> str:
+def conclusion(report: Report) -> str:
     counts: dict[str, int] = {}
     for judgement in report.judgements:
         counts[judgement.verdict] = counts.get(judgement.verdict, 0) + 1
@@ -66,16 +54,19 @@ def _conclusion(report: Report) -> str:
     return f"{outcome}: {said}"
 
 
-def _table(report: Report, style: str) -> str:
+def rows(report: Report) -> list[list[str]]:
+    return [_line(case, judgement) for case, judgement in zip(report.cases, report.judgements)]
+
+
+def _table(report: Report) -> str:
     from tabulate import tabulate
 
-    rows = [_line(case, judgement) for case, judgement in zip(report.cases, report.judgements)]
-    align = ("left", "left", "right", "right", "right", "right", "right", "right", "left")
-    return tabulate(rows, HEADERS, tablefmt=style, colalign=align, disable_numparse=True)
+    align = ["right" if name in NUMBERS else "left" for name in HEADERS]
+    return tabulate(rows(report), HEADERS, "simple", colalign=align, disable_numparse=True)
 
 
 def _line(case: Case, judgement: Judgement) -> list[str]:
-    decision = case.facts.decision if case.facts else None
+    decision = case.decision
     samples = case.samples
     known = decision is not None and not math.isnan(decision.ratio)
     return [
@@ -123,7 +114,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _case(case: Case, judgement: Judgement) -> dict[str, Any]:
-    decision = case.facts.decision if case.facts else None
+    decision = case.decision
     return {
         "case": case.name,
         "verdict": str(judgement.verdict),
@@ -144,6 +135,7 @@ def _case(case: Case, judgement: Judgement) -> dict[str, Any]:
         "log_ratios": case.samples.ratios,
         "aa_log_ratios": case.samples.aa,
         "outputs": case.outputs,
+        "traces": case.trace,
         "errors": {arm: found.errors for arm, found in case.verified.items()},
         "counters": {
             name: list(pair) for name, pair in case.counters.items() if len(set(pair)) > 1
@@ -153,11 +145,3 @@ def _case(case: Case, judgement: Judgement) -> dict[str, Any]:
 
 def _number(value: float) -> float | None:
     return value if math.isfinite(value) else None
-
-
-def write(report: Report, json_file: Path | None, markdown_file: Path | None) -> None:
-    """Each file whole or not at all."""
-    if json_file is not None:
-        write_atomically(json_file, json.dumps(as_json(report), allow_nan=False, indent=1) + "\n")
-    if markdown_file is not None:
-        write_atomically(markdown_file, markdown(report))

@@ -9,6 +9,7 @@ what `.gitattributes` marks `export-ignore` (often the tests and the perf folder
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import tempfile
@@ -30,6 +31,14 @@ class GitError(PerfError):
     """git is missing, this is no repository, or the revision or its history is not there."""
 
 
+class FullError(GitError):
+    """git could not write: no space, or no permission."""
+
+
+# What git says of it, in its own words (LC_ALL=C) and those of the system.
+_FULL = re.compile(r"unable to write|disk ?space|No space left|quota exceeded|Permission denied")
+
+
 @dataclass(frozen=True)
 class Source:
     """A tree to check out. `objects` holds the objects of an uncommitted one, else None.
@@ -49,7 +58,8 @@ def run(root: Path, *arguments: str, env: Mapping[str, str] | None = None) -> st
     done = _call(root, arguments, env)
     if done.returncode:
         command = " ".join(("git", *arguments))
-        raise GitError(f"`{command}` failed in {root} ({done.returncode}): {done.stderr.strip()}")
+        kind = FullError if _FULL.search(done.stderr) else GitError
+        raise kind(f"`{command}` failed in {root} ({done.returncode}): {done.stderr.strip()}")
     return done.stdout
 
 

@@ -70,7 +70,8 @@ class Verify:
 @dataclass(frozen=True)
 class Verified:
     """`status`: a `verdicts.Status`. `fingerprint`: of the inputs. `errors`: input family -> error
-    to float64, None where there is no number. `outputs`: file of the outputs, or empty.
+    to float64, None where there is no number. `outputs`: file of the outputs, or empty. `timed`:
+    False for a case that only verifies.
     """
 
     status: str
@@ -78,6 +79,7 @@ class Verified:
     fingerprint: str = ""
     errors: dict[str, float | None] = field(default_factory=dict)
     outputs: str = ""
+    timed: bool = True
 
 
 @dataclass(frozen=True)
@@ -107,6 +109,14 @@ class Counted:
     """One dict a pass; only what agrees between passes is exact."""
 
     passes: list[dict[str, float]]
+
+
+@dataclass(frozen=True)
+class Trace:
+    """Write a profiler's trace of some calls to `file`; the reply is `Done`."""
+
+    case: str
+    file: str
 
 
 @dataclass(frozen=True)
@@ -150,6 +160,7 @@ Message = (
     | Sampled
     | Count
     | Counted
+    | Trace
     | AskModules
     | Modules
     | Bye

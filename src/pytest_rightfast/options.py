@@ -64,6 +64,17 @@ def add_options(parser: pytest.Parser) -> None:
         "--perf-min-effect", metavar="SHARE", help="slowdowns below this pass the gate (3%%)"
     )
     group.addoption(
+        "--perf-fail-on",
+        metavar="VERDICTS",
+        help='verdicts that fail the gate, such as "slower,wrong,gone,undecided"',
+    )
+    group.addoption(
+        "--perf-trace",
+        metavar="DIR",
+        type=Path,
+        help="keep a trace of both sides of each case that the gate calls slower",
+    )
+    group.addoption(
         "--perf-advisory", action="store_true", help="the gate reports but does not fail"
     )
     group.addoption(

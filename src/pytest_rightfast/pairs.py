@@ -1,27 +1,35 @@
 """Fresh processes of base and head walk the cases in lockstep; base's second self is the A/A arm.
 
-In one pair a case is sampled in blocks in the order A B C C B A (A base, B head, C base again), or
-B A C C A B when the pair is odd. Its A and B alone read ABBA or BAAB, and so do its A and C, so a
-linear drift cancels in both ratios. One process works at a time; the others wait for a message.
+In one pair a case is sampled in quads of short blocks, ABBA (A base, B head), or BAAB when the pair
+is odd; in some of them C, base again, stands in the middle: ABCCBA. A and B alone still read ABBA,
+and so do A and C, so a linear drift cancels in both ratios. The median over the quads drops those
+that a burst of foreign load hit.
+
+One process works at a time, the others wait for a message, and all are on the same core, on another
+one in the next pair: two processes on two cores compare the cores.
 """
 
 from __future__ import annotations
 
+import os
 import statistics
 import tempfile
-from collections.abc import Iterable, Iterator, Mapping
-from contextlib import ExitStack, contextmanager
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import messages, provenance
 from .statistics import pair_log_ratio
-from .workers import Worker, WorkerError
+from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, and the fewest samples in it.
-BLOCK_SECONDS, LEAST = 0.025, 3
+BLOCK_SECONDS, LEAST = 0.004, 3
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
-ORDERS = ("ABCCBA", "BACCAB")
+# Base against head in every quad, base against itself in two; for even and for odd pairs.
+QUADS = (("ABBA", "ABCCBA", "ABBA") * 2, ("BAAB", "BACCAB", "BAAB") * 2)
+# The second self of each arm that can stand for base.
+AGAIN = {"base": "again", "own": "own again"}
 
 
 @dataclass(frozen=True)
@@ -34,41 +42,88 @@ class Arm:
     hello: messages.Hello
 
     def start(self, stack: ExitStack, logs: Path) -> Worker:
-        log = logs / f"{self.name}-{len(list(logs.iterdir()))}.log"
-        return stack.enter_context(Worker(self.name, self.folder, self.environment, log))
+        place = logs / f"{self.name}-{len(list(logs.iterdir()))}"
+        place.mkdir()
+        # What the cases leave in their temporary folder goes when the pair ends, however it ends.
+        environment = {**self.environment, "TMPDIR": str(place)}
+        return stack.enter_context(Worker(self.name, self.folder, environment, place / "log"))
 
 
-@dataclass
 class Pair:
-    """One fresh process of each arm, ready to be asked."""
+    """One fresh process of each arm, ready to be asked.
 
-    workers: dict[str, Worker]
-    ready: dict[str, messages.Ready]
-    collected: dict[str, messages.Collected]
+    One that dies is started again, once for each request that it dies of, so that a case which
+    crashes takes no other case with it.
+    """
+
+    def __init__(
+        self, arms: Iterable[Arm], stack: ExitStack, logs: Path, patience: Callable[[], float]
+    ) -> None:
+        self.arms = {arm.name: arm for arm in arms}
+        self.stack, self.logs, self.patience = stack, logs, patience
+        self.workers: dict[str, Worker] = {}
+        self.ready: dict[str, messages.Ready] = {}
+        self.collected: dict[str, messages.Collected] = {}
+        self.add(*self.arms.values())
+
+    def add(self, *arms: Arm) -> None:
+        """Start more of them, all at once."""
+        for arm in arms:
+            self.arms[arm.name] = arm
+            self.workers[arm.name] = arm.start(self.stack, self.logs)
+        for arm in arms:
+            self._greet(arm.name)
+
+    def _greet(self, name: str) -> None:
+        """A worker that can't start or collect has every case hidden by that failure."""
+        worker = self.workers[name]
+        try:
+            self.ready[name] = worker.hello(self.arms[name].hello, START_SECONDS)
+            asked = messages.Collect()
+            self.collected[name] = worker.request(asked, messages.Collected, START_SECONDS)
+        except WorkerError as error:
+            self.ready.setdefault(name, messages.Ready(messages.VERSION, 0, {}))
+            said = "" if worker.ended else worker.tail().strip()
+            self.collected[name] = messages.Collected([], {"": f"{said}\n{error}"})
+
+    def ask(self, arm: str, message: messages.Message, expected: type[Reply]) -> Reply:
+        """Raises WorkerError; the worker that it leaves behind can be asked again."""
+        worker = self.workers[arm]
+        try:
+            return worker.request(message, expected, self.patience())
+        except WorkerError:
+            if worker.ended and self.collected[arm].ids:
+                collected = self.collected[arm]
+                self.workers[arm] = self.arms[arm].start(self.stack, self.logs)
+                self._greet(arm)
+                # What was there before is known; one more crash must not make it `gone`.
+                self.collected[arm] = collected
+            raise
+
+    def pin(self, number: int) -> None:
+        """Put all processes of pair `number` on one core."""
+        if not hasattr(os, "sched_setaffinity"):
+            return
+        cores = sorted(os.sched_getaffinity(0))
+        for worker in self.workers.values():
+            with suppress(ProcessLookupError):
+                os.sched_setaffinity(worker.pid, {cores[number % len(cores)]})
 
     def ask_modules(self, arm: str) -> str:
         """Why this arm ran code that is not its own, or empty."""
-        worker = self.workers[arm]
-        found = worker.request(messages.AskModules(), messages.Modules, ANSWER_SECONDS)
+        found = self.ask(arm, messages.AskModules(), messages.Modules)
         return provenance.foreign([provenance.ModuleFile(**file) for file in found.files])
 
 
 @contextmanager
-def fresh(arms: Iterable[Arm]) -> Iterator[Pair]:
-    """Start all arms at once, wait until each has collected; leaving ends them all."""
-    arms = list(arms)
-    with ExitStack() as stack, tempfile.TemporaryDirectory(prefix="rightfast-logs-") as folder:
-        workers = {arm.name: arm.start(stack, Path(folder)) for arm in arms}
-        ready = {a.name: workers[a.name].hello(a.hello, START_SECONDS) for a in arms}
-        yield Pair(workers, ready, {name: _collect(worker) for name, worker in workers.items()})
+def fresh(arms: Iterable[Arm], patience: Callable[[], float]) -> Iterator[Pair]:
+    """Start all arms at once, wait until each has collected; leaving ends them all.
 
-
-def _collect(worker: Worker) -> messages.Collected:
-    """What a worker found; one whose pytest broke off has everything hidden by that failure."""
-    try:
-        return worker.request(messages.Collect(), messages.Collected, START_SECONDS)
-    except WorkerError as error:
-        return messages.Collected([], {"": str(error)})
+    `patience` tells how many seconds the next answer may take.
+    """
+    with ExitStack() as stack:
+        folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="rightfast-logs-"))
+        yield Pair(arms, stack, Path(folder), patience)
 
 
 @dataclass
@@ -79,7 +134,7 @@ class Samples:
         ratios: log(head / base) of each pair; aa: log(base again / base).
         base, head: median seconds of one call, by pair.
         wrong: why a timed round was wrong, by side.
-        lost: why no more pairs come, or empty.
+        lost, lost_on: why no more pairs come, or empty, and the arm that is to blame.
     """
 
     ratios: list[float] = field(default_factory=list)
@@ -88,6 +143,7 @@ class Samples:
     head: list[float] = field(default_factory=list)
     wrong: dict[str, str] = field(default_factory=dict)
     lost: str = ""
+    lost_on: str = ""
 
 
 def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str = "base") -> None:
@@ -96,30 +152,38 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     Args:
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
-    arms = {"A": base, "B": "head"} | ({"C": "again"} if "again" in pair.workers else {})
-    order = [letter for letter in ORDERS[number % 2] if letter in arms]
+    arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
+    order = [letter for quad in QUADS[number % 2] for letter in quad if letter in arms]
     medians: list[tuple[str, float]] = []
     for letter in order:
-        worker = pair.workers[arms[letter]]
+        arm = arms[letter]
         try:
             request = messages.Sample(case, BLOCK_SECONDS, LEAST)
-            block = worker.request(request, messages.Sampled, ANSWER_SECONDS)
+            block = pair.ask(arm, request, messages.Sampled)
         except WorkerError as error:
-            samples.lost = str(error)
+            samples.lost, samples.lost_on = str(error), arm
             return
         if block.check:
-            samples.wrong[arms[letter]] = block.check
-            samples.lost = f"{arms[letter]}: {block.check}"
+            samples.wrong[arm] = block.check
+            samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
             return
         medians.append((letter, statistics.median(block.seconds)))
-    samples.ratios.append(_log_ratio(medians, "B"))
+    samples.ratios.append(_log_ratio(number, medians, "B"))
     if "C" in arms:
-        samples.aa.append(_log_ratio(medians, "C"))
+        samples.aa.append(_log_ratio(number, medians, "C"))
     samples.base.append(statistics.median([m for letter, m in medians if letter == "A"]))
     samples.head.append(statistics.median([m for letter, m in medians if letter == "B"]))
 
 
-def _log_ratio(medians: list[tuple[str, float]], other: str) -> float:
-    kept = [(letter, m) for letter, m in medians if letter in ("A", other)]
-    order = "".join("A" if letter == "A" else "B" for letter, _ in kept)
-    return pair_log_ratio(order, [m for _, m in kept])
+def _log_ratio(number: int, medians: list[tuple[str, float]], other: str) -> float:
+    """log(other / base) of a pair, from the quads that hold the other letter."""
+    sampled = {letter for letter, _ in medians}
+    left, order, kept = list(medians), "", []
+    for quad in QUADS[number % 2]:
+        length = sum(letter in sampled for letter in quad)
+        blocks, left = left[:length], left[length:]
+        if other in quad:
+            chosen = [(letter, m) for letter, m in blocks if letter in ("A", other)]
+            order += "".join("A" if letter == "A" else "B" for letter, _ in chosen)
+            kept += [m for _, m in chosen]
+    return pair_log_ratio(order, kept)

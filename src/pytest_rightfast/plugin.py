@@ -20,7 +20,7 @@ from .case import Backend, backends
 from .errors import CaseError, PerfError
 from .fixture import Perf, PerfSession
 from .options import add_options, read_options, usage
-from .refused import refuse
+from .refused import refuse, refuse_workers
 from .results import save
 from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
         os.sched_setaffinity(0, options.cpus)
     if changed := import_changes(DEFAULTS, torch_state()):
         session.import_changes["a conftest.py or a plugin, before collection"] = changed
-    if config.getoption("--perf-against") is not None:
+    if config.getoption("--perf-against"):
         from .gate_plugin import GatePlugin
 
         config.pluginmanager.register(GatePlugin(config, options.json), "rightfast-gate")
@@ -73,8 +73,7 @@ def _explain_missing_benchmark(config: pytest.Config) -> None:
 
 
 def _choose_comparison(config: pytest.Config, session: PerfSession) -> None:
-    baseline.resolve_compare(config)
-    name = session.options.baseline
+    found, name = baseline.wanted(config), session.options.baseline
     if name is not None:
         if config.getoption("--benchmark-compare"):
             raise usage(
@@ -84,15 +83,15 @@ def _choose_comparison(config: pytest.Config, session: PerfSession) -> None:
             )
         if not re.fullmatch(r"[\w.-]+", name):
             raise usage("--perf-baseline", expected="a name such as main", got=name)
-        if (found := baseline.find(config, name)) and session.options.timing:
-            config.option.benchmark_compare = str(found)
-    compared = config.getoption("--benchmark-compare")
-    if isinstance(compared, str) and Path(compared).is_file():
-        try:
-            session.stored = baseline.medians(Path(compared))
-        except PerfError as error:
-            raise pytest.UsageError(str(error)) from error
-        session.stored_name = Path(compared).name
+        found = baseline.find(config, name) if session.options.timing else None
+    if found is None:
+        return
+    try:
+        session.stored, session.stored_name = baseline.medians(found), found.name
+    except PerfError as error:
+        raise pytest.UsageError(str(error)) from error
+    stored = found.parent == baseline.storage(config)
+    config.option.benchmark_compare = found.stem if stored else str(found)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -221,8 +220,10 @@ def perf(
 ) -> Iterator[Perf]:
     """Verify a function, then time it; see `pytest_rightfast.fixture.Perf`."""
     item = request.node
+    refuse_workers(request.config)
     session = request.config.stash[SESSION]
-    session.start()
+    if session.desk is None:  # the gate's workers count in the first pair alone
+        session.start()
     backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
     backend = backend if isinstance(backend, Backend) else None
     _seed(case_id(item, backend))
@@ -279,13 +280,16 @@ def _first_line(report: pytest.TestReport | None) -> str:
 
 def case_id(item: pytest.Item, backend: Backend | None) -> str:
     """The node id without the backend: `test_haar[64-kernel]` is a row of `test_haar[64]`."""
-    parameters = item.callspec.id if hasattr(item, "callspec") else ""
-    pattern = rf"(?:^|(?<=-)){re.escape(backend.name if backend else '')}(?:$|(?=-))"
-    found = list(re.finditer(pattern, parameters))
-    if backend is None or not found:
+    if backend is None or not hasattr(item, "callspec"):
         return item.nodeid
-    before, after = parameters[: found[-1].start()], parameters[found[-1].end() :]
-    rest = before + after.removeprefix("-") if after else before.removesuffix("-")
+    parameters, order = item.callspec.id, list(item.callspec.params)
+    pattern = rf"(?:^|-){re.escape(backend.name)}(?=-|$)"
+    found = [match.span() for match in re.finditer(pattern, parameters)]
+    if not found:
+        return item.nodeid
+    # A name may also be part of another parameter: what stands first or last is known to be it.
+    start, stop = found[0 if order and order[0] == "backend" else -1]
+    rest = (parameters[:start] + parameters[stop:]).removeprefix("-")
     head = item.nodeid[: -len(parameters) - 2]
     return f"{head}[{rest}]" if rest else head
 
@@ -317,6 +321,8 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     perf_session = session.config.stash.get(SESSION, None)
     if perf_session is None or session.config.option.collectonly:
         return
+    if session.config.getoption("--perf-against") is not None:
+        return  # the gate measures elsewhere and writes its own files
     rows, options = perf_session.rows, perf_session.options
     if options.json is not None and not hasattr(session.config, "workerinput"):
         try:
@@ -349,7 +355,12 @@ def _make_baseline(session: pytest.Session, perf_session: PerfSession) -> str:
     return f"baseline {name!r}: there was none, so this run was saved as {path.name}"
 
 
-def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> None:
+@pytest.hookimpl(wrapper=True)
+def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Iterator[None]:
+    """Below the other tables, also where pytest-benchmark ends the run because of a regression."""
     session = config.stash.get(SESSION, None)
-    if session is not None and session.rows:
-        write_summary(terminalreporter, session)
+    try:
+        yield
+    finally:
+        if session is not None and (session.rows or session.note):
+            write_summary(terminalreporter, session)

@@ -40,6 +40,10 @@ def refuse(config: pytest.Config, cases: list[pytest.Item]) -> None:
             )
     for item in cases:
         _refuse_marker(item)
+
+
+def refuse_workers(config: pytest.Config) -> None:
+    """Raised by each case: what a worker of pytest-xdist raises while it collects gets lost."""
     if hasattr(config, "workerinput"):
         raise usage(
             "perf cases cannot share a machine with other workers",

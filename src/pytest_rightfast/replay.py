@@ -6,13 +6,13 @@ comparisons work on them unchanged.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
 from .results import Row
-from .trees import map_leaves
 
 
 class ReplayTimer:
@@ -46,12 +46,14 @@ def replay(row: Row, benchmark: Any, timer: ReplayTimer) -> None:
     """Enter a measured row into pytest-benchmark's storage."""
     benchmark.group = benchmark.group or row.case
     if benchmark.params is not None:
-        benchmark.params = map_leaves(_plain, dict(benchmark.params))
+        benchmark.params = {name: _plain(value) for name, value in benchmark.params.items()}
     benchmark.extra_info.update(
         backend=row.backend,
         role=row.role,
         counters=row.counters,
         error=row.error,
+        errors=row.errors,
+        inputs=row.inputs,
         worst_error=row.worst_error,
         loops=row.loops,
         moved_bytes=row.moved_bytes,
@@ -74,5 +76,8 @@ def _nothing() -> None:
     """What `pedantic` runs between two readings of the replaying timer."""
 
 
-def _plain(leaf: Any) -> Any:
-    return leaf if isinstance(leaf, str | int | float | bool | None) else repr(leaf)
+def _plain(value: Any) -> Any:
+    """A label that is the same in every run: addresses are left out."""
+    if isinstance(value, str | int | float | bool | None):
+        return value
+    return re.sub(r" at 0x[0-9a-fA-F]+", "", repr(value))

@@ -6,17 +6,19 @@ A file is `{"schema": 1, "rows": [...]}`; the fields of a row are those of `Row`
 from __future__ import annotations
 
 import json
+import math
 import os
 import statistics
 import tempfile
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args, get_origin, get_type_hints
 
 from .errors import ResultsError
 
 SCHEMA = 1
+ROLES = ("subject", "peer")
 STATUSES = ("ok", "wrong", "unsupported", "error")
 
 
@@ -30,6 +32,7 @@ class Row:
         backend, role: its name, and `subject` or `peer`.
         status: `ok`, `wrong`, `unsupported` or `error`; only `ok` has samples.
         reason: where and by how much it is wrong, or why it was not run.
+        device: as `--perf-device` names it.
         samples: raw, in time order; empty when timing was off.
         loops: calls per sample.
         host: on a device, seconds until each call returned; `samples` are the device's time then.
@@ -152,7 +155,7 @@ def load(path: str | Path) -> list[Row]:
             got=keys,
             remedy="pytest-benchmark's own files are read by --benchmark-compare",
         )
-    if content["schema"] != SCHEMA:
+    if content["schema"] != SCHEMA or content["schema"] is True:
         raise ResultsError(
             f"{path} has another schema",
             expected=SCHEMA,
@@ -172,14 +175,39 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
             expected=f"fields among {sorted(known)}",
             got=sorted(entry) if isinstance(entry, dict) else entry,
         )
+    hints = get_type_hints(Row)
+    for name, value in entry.items():
+        if not _fits(value, hints[name]):
+            raise ResultsError(
+                f"{path}: row {index} has a {name} that does not fit the schema",
+                expected=hints[name],
+                got=repr(value)[:80],
+            )
     row = Row(**entry)
-    if row.status not in STATUSES:
-        raise ResultsError(
-            f"{path}: row {index} has an unknown status", expected=STATUSES, got=row.status
-        )
-    if not all(isinstance(s, int | float) and s > 0 for s in row.samples):
+    for name, allowed in (("status", STATUSES), ("role", ROLES)):
+        if (value := getattr(row, name)) not in allowed:
+            raise ResultsError(
+                f"{path}: row {index} has an unknown {name}", expected=allowed, got=value
+            )
+    if not all(sample > 0 for sample in row.samples):
         raise ResultsError(f"{path}: row {index} has samples that are not positive seconds")
     return row
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Whether a value from JSON is what a field's annotation says; numbers must be finite."""
+    if hint is Any:
+        return True
+    if hint is float:
+        return type(value) in (int, float) and math.isfinite(value)
+    inner = get_args(hint)
+    if get_origin(hint) is list:
+        return isinstance(value, list) and all(_fits(one, inner[0]) for one in value)
+    if get_origin(hint) is dict:
+        return isinstance(value, dict) and all(_fits(one, inner[1]) for one in value.values())
+    if inner:  # a union
+        return any(_fits(value, one) for one in inner)
+    return type(value) is hint
 
 
 def _refuse(constant: str) -> float:

@@ -33,6 +33,8 @@ def write_summary(reporter: Any, session: PerfSession) -> None:
 
 def _notes(session: PerfSession) -> list[str]:
     rows = session.rows
+    if not rows:
+        return [session.note]
     counts = {
         s: sum(row.status == s for row in rows) for s in dict.fromkeys(r.status for r in rows)
     }

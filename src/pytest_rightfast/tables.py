@@ -81,13 +81,16 @@ def seconds(value: float | None) -> str:
         return ""
     for unit, scale in (("s", 1.0), ("ms", 1e-3), ("us", 1e-6)):
         if value >= scale:
-            return f"{value / scale:.3g} {unit}" if value < 999.5 * scale else f"{value:.0f} {unit}"
+            return (
+                f"{value / scale:.3g} {unit}"
+                if value < 999.5 * scale
+                else f"{value / scale:.0f} {unit}"
+            )
     return f"{value / 1e-9:.3g} ns"
 
 
 def short(case: str) -> str:
     """`test_file.py::test_name[params]` without the folder and the `test_` prefixes."""
-    file, _, name = case.rpartition("::")
-    return f"{file.rpartition('/')[2].removeprefix('test_').removesuffix('.py')}: " + (
-        name.removeprefix("test_")
-    )
+    file, _, name = case.partition("::")
+    stem = file.rpartition("/")[2].removeprefix("test_").removesuffix(".py")
+    return f"{stem}: " + "::".join(part.removeprefix("test_") for part in name.split("::"))

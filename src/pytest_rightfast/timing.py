@@ -149,7 +149,7 @@ def _synced(call: Callable[[], Any], case: PerfCase) -> Callable[[], Any]:
 
 def _bytes(call: Call) -> int:
     return sum(
-        tensor.nbytes
+        tensor.numel() * tensor.element_size()
         for _, leaf in trees.leaves(call.tree)
         for _, tensor in leaves.tensors_of(leaf)
     )

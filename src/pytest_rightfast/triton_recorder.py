@@ -181,32 +181,46 @@ def _type(name: str, value: Any) -> str:
 
 
 def _child(module: str, source: str, name: str, out: str) -> None:
-    from triton.runtime.interpreter import InterpretedFunction
-
     seen: list[_Seen] = []
-    original = InterpretedFunction.run
-
-    def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        if not warmup:
-            # Parameters are given by name or by place, as in Triton's own decorator.
-            given = self.kwargs.get("do_not_specialize") or ()
-            skipped = {self.arg_names[key] if isinstance(key, int) else key for key in given}
-            one = describe(self.fn, args, kwargs, skipped)
-            meta = inspect.signature(self.fn).bind_partial(
-                *args, **{k: v for k, v in kwargs.items() if k in self.arg_names}
-            )
-            one.grid = tuple(grid(meta.arguments) if callable(grid) else grid)
-            seen.append(one)
-        return original(self, *args, grid=grid, warmup=warmup, **kwargs)
-
-    InterpretedFunction.run = run
+    _listen(seen)
     result: Any = seen
     try:
         reduce(getattr, name.split("."), _load(module, source))()
-        text = pickle.dumps(result)
     except Unsupported as error:
-        text = pickle.dumps(str(error))
-    Path(out).write_bytes(text)
+        result = str(error)
+    Path(out).write_bytes(pickle.dumps(result))
+
+
+def _listen(seen: list[_Seen]) -> None:
+    """Write down every launch from here on, where all ways of launching meet."""
+    from triton.runtime.interpreter import GridExecutor, InterpretedFunction
+
+    kernels: list[Any] = []
+    prepare, execute = InterpretedFunction.__init__, GridExecutor.__call__
+
+    def prepared(self: Any, *args: Any, **kwargs: Any) -> None:
+        kernels.append(self)
+        prepare(self, *args, **kwargs)
+
+    def executed(self: Any, *args: Any, **kwargs: Any) -> Any:
+        # An executor knows only the rewritten function; `rewrite` remembers it.
+        kernel = next(kernel for kernel in kernels if kernel.rewrite() is self.fn)
+        seen.append(_launch(kernel, self.grid, args, kwargs))
+        return execute(self, *args, **kwargs)
+
+    InterpretedFunction.__init__, GridExecutor.__call__ = prepared, executed
+
+
+def _launch(kernel: Any, grid: Any, args: Any, kwargs: Any) -> _Seen:
+    # Parameters are given by name or by place, as in Triton's own decorator.
+    given = getattr(kernel, "kwargs", {}).get("do_not_specialize") or ()
+    skipped = {kernel.arg_names[key] if isinstance(key, int) else key for key in given}
+    one = describe(kernel.fn, args, kwargs, skipped)
+    named = {key: value for key, value in kwargs.items() if key in kernel.arg_names}
+    bound = inspect.signature(kernel.fn).bind(*args, **named)
+    bound.apply_defaults()
+    one.grid = tuple(grid(bound.arguments) if callable(grid) else grid)
+    return one
 
 
 def _load(module: str, source: str) -> Any:

@@ -82,6 +82,7 @@ class Facts:
     `error_ratio`: head's error to float64 over base's, the worst of the input families (see
     `ulps.error_ratio`). `counters`: name -> (base, head), from `exact_counters`. `differ`: why the
     two sides' times can't be compared though both ran (another input fingerprint), else empty.
+    `untimed`: why there is no time to compare, though answers and counters are.
     """
 
     case: str
@@ -92,6 +93,7 @@ class Facts:
     accuracy_limit: float = 1.5
     counters: Mapping[str, tuple[float, float]] = field(default_factory=dict)
     differ: str = ""
+    untimed: str = ""
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ def _costs(facts: Facts) -> list[Finding]:
 
 def _time(facts: Facts) -> Finding:
     decision = facts.decision
+    if facts.untimed:
+        return Finding(Verdict.SAME, facts.untimed)
     if decision is None:
         return Finding(Verdict.UNDECIDED, "no pairs were timed")
     return Finding(_VERDICTS[decision.outcome], decision.reason, decision.ratio)

@@ -7,20 +7,21 @@ the gate asks for another case: it answers requests in the meantime.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import clock_cpu, clock_cuda, clocks, counters, messages, timing
+from . import clock_cpu, clock_cuda, clocks, counters, messages, timing, traces, triton_aot
 from .case import PerfCase
 from .compare import Mismatch
 from .errors import PerfError, Unsupported
 from .verdicts import Status
-from .verify import Verifier
+from .verify import Verifier, fingerprint
 
-Request = messages.Verify | messages.Sample | messages.Count
+Request = messages.Verify | messages.Sample | messages.Count | messages.Trace
 
 
 @dataclass
@@ -30,6 +31,7 @@ class Desk:
     receive: Callable[[], tuple[int, messages.Message]]
     send: Callable[[int, messages.Message], None]
     pending: tuple[int, messages.Message] | None = None
+    answered: int = 0  # number of the last request that got its reply
 
     def take(self) -> tuple[int, messages.Message]:
         found, self.pending = self.pending or self.receive(), None
@@ -37,6 +39,7 @@ class Desk:
 
     def reply(self, number: int, message: messages.Message) -> None:
         self.send(number, message)
+        self.answered = number
 
 
 @dataclass
@@ -49,6 +52,8 @@ class Visit:
     changed_state: Callable[[], dict[str, str]]
     guard: Callable[[], Any]  # a context manager that blames the backend for what it raises
     device: str = "cpu"
+    timed: bool = True  # False: it only verifies
+    verified: bool = False  # in this process
     sampler: clock_cpu.Sampler | clock_cuda.DeviceSampler | None = field(default=None)
 
     def serve(self, desk: Desk, name: str) -> None:
@@ -61,31 +66,33 @@ class Visit:
             desk.reply(number, self.answer(request))
 
     def answer(self, request: Request) -> messages.Message:
-        if isinstance(request, messages.Verify):
-            return self.verify(request)
+        """Whatever the code under test raises is an answer too; without one the gate would wait."""
         try:
+            if isinstance(request, messages.Verify):
+                return self.verify(request)
             if isinstance(request, messages.Sample):
                 return self.sample(request)
+            if isinstance(request, messages.Trace):
+                return self.trace(request)
             return messages.Counted(self.count())
-        except Exception as error:
-            return messages.Failed(f"{type(error).__name__}: {error}")
+        except BaseException as error:
+            status, reason = status_of(error)
+            if isinstance(request, messages.Verify):
+                return messages.Verified(status, reason)
+            return messages.Failed(reason)
 
     def verify(self, request: messages.Verify) -> messages.Verified:
+        self.verified = True
         self.verifier.answers = {} if request.outputs else None
-        try:
-            wrong = self.verifier.before()
-        except Exception as error:
-            return messages.Verified(*status_of(error))
+        wrong = self.verifier.before() or self.verifier.cached()
         if changed := self.changed_state():
             return messages.Verified(Status.RAISED, f"it changed global torch state: {changed}")
         status, reason = (Status.WRONG, str(wrong)) if wrong else (Status.OK, "")
-        return messages.Verified(
-            status,
-            reason,
-            self.verifier.fingerprint,
-            dict(self.verifier.errors),
-            self._keep_outputs(request.outputs) if wrong is None else "",
-        )
+        errors = {k: v if math.isfinite(v) else None for k, v in self.verifier.errors.items()}
+        outputs = self._keep_outputs(request.outputs) if wrong is None else ""
+        # A case with a check alone has drawn without one.
+        inputs = self.verifier.fingerprint or fingerprint(self.verifier.draw(0))
+        return messages.Verified(status, reason, inputs, errors, outputs, self.timed)
 
     def _keep_outputs(self, folder: str) -> str:
         """Save the answers of the first two draws and of every family, for the other side."""
@@ -101,6 +108,8 @@ class Visit:
 
     def sample(self, request: messages.Sample) -> messages.Sampled:
         budget = clock_cpu.Budget(request.seconds, request.least)
+        if not self.verified:
+            self.verifier.trust()
         if self.sampler is None:
             with self.guard():
                 probe = self.verifier.own(0)
@@ -110,7 +119,9 @@ class Visit:
                 target = timing.target(self.function, self.case, self.verifier.own, per_call)
                 self.sampler = clocks.sampler(target, budget, self.device, self.verifier.seed)
         block = self.sampler.block(budget)
-        return messages.Sampled(block.samples, str(self._check(block.kept) or ""))
+        escaped = getattr(block, "escaped", 0.0)
+        late = f"the device worked on for {escaped:.2g} s after the call's stream"
+        return messages.Sampled(block.samples, str(self._check(block.kept) or late * bool(escaped)))
 
     def _check(self, kept: list[timing.Kept]) -> Mismatch | None:
         wrongs = (self.verifier.judge(found, number) for number, found in kept)
@@ -119,7 +130,13 @@ class Visit:
     def count(self) -> list[dict[str, float]]:
         target = timing.target(self.function, self.case, self.verifier.own, 1.0)
         passes = [counters.one_pass(target.calls[0], target.reset, self.device) for _ in range(2)]
-        return [dict(found) for found in passes]
+        ahead = triton_aot.counters_or_warning(self.case.kernels) if self.case.kernels else {}
+        return [{**found, **ahead} for found in passes]
+
+    def trace(self, request: messages.Trace) -> messages.Done:
+        target = timing.target(self.function, self.case, self.verifier.own, 1.0)
+        traces.record(target.calls[0], target.reset, Path(request.file))
+        return messages.Done()
 
 
 def status_of(error: BaseException) -> tuple[Status, str]:

@@ -11,7 +11,7 @@ import platform
 import sys
 import traceback
 from importlib import metadata
-from typing import Any
+from typing import Any, NoReturn
 
 import pytest
 
@@ -40,6 +40,32 @@ def main(descriptor: int) -> int:
     return server.close(int(code))
 
 
+# Options that the project's addopts or PYTEST_ADDOPTS may set for the user's own run. A worker
+# writes no report, compares with no stored run, starts no gate of its own and no xdist.
+SILENCED: dict[str, Any] = {
+    "perf_against": None,
+    "perf_json": None,
+    "perf_markdown": None,
+    "perf_baseline": None,
+    "xmlpath": None,
+    "benchmark_save": None,
+    "benchmark_autosave": False,
+    "benchmark_compare": None,
+    "benchmark_compare_fail": None,
+    "benchmark_json": None,
+    "benchmark_histogram": None,
+    "dist": "no",
+    "tx": [],
+    "numprocesses": None,
+    "usepdb": False,
+    "lf": False,
+    "failedfirst": False,
+    "newfirst": False,
+    "stepwise": False,
+    "maxfail": 0,
+}
+
+
 class Server:
     """A pytest plugin that answers the gate in place of pytest's own loop."""
 
@@ -48,6 +74,12 @@ class Server:
         self.failed: dict[str, str] = {}
         self.served = False
         self.outcome: tuple[Status, str] | None = None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_cmdline_main(self, config: pytest.Config) -> None:
+        for name, value in SILENCED.items():
+            if hasattr(config.option, name):
+                setattr(config.option, name, value)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -63,7 +95,7 @@ class Server:
             number, request = self.desk.take()
             if isinstance(request, messages.Bye):
                 self.desk.reply(number, messages.Done())
-                return True
+                _leave()
             if isinstance(request, Request):
                 self._run(number, request, items)
             else:
@@ -71,7 +103,7 @@ class Server:
 
     def _answer(self, request: messages.Message, items: dict[str, pytest.Item]) -> messages.Message:
         if isinstance(request, messages.Hello):
-            return messages.Ready(messages.VERSION, os.getpid(), versions(), self._machine())
+            return _ready(self._machine())
         if isinstance(request, messages.Collect):
             subjects = [name for name, item in items.items() if not _is_peer(item)]
             return messages.Collected(subjects, self.failed)
@@ -82,7 +114,7 @@ class Server:
 
     def _machine(self) -> dict[str, Any]:
         state = torch_state()
-        changed = {k: str(v) for k, v in state.items() if v != DEFAULTS[k]}
+        changed = {k: str(state[k]) for k, v in DEFAULTS.items() if state[k] != v}
         return {"affinity": machine.affinity(), "state": changed}
 
     def _run(self, number: int, request: Request, items: dict[str, pytest.Item]) -> None:
@@ -93,8 +125,13 @@ class Server:
             self.outcome = (Status.ABSENT, "no such case here")
         else:
             self.desk.pending = (number, request)
-            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
-        if self.desk.pending != (number, request) and item is not None:
+            try:
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+            except (pytest.exit.Exception, KeyboardInterrupt) as error:
+                # Meant to end the run, and nothing was torn down: the next case gets a new process.
+                print(f"{type(error).__name__}: {error}", file=sys.stderr)
+                _leave(1)
+        if self.desk.answered >= number:
             return
         # The test ended before it reached `perf`.
         self.desk.pending = None
@@ -107,9 +144,9 @@ class Server:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.failed and self.outcome is None:
-            self.outcome = (Status.RAISED, str(report.longrepr)[-2000:])
+            self.outcome = (Status.RAISED, _why(report))
         elif report.skipped and self.outcome is None:
-            self.outcome = (Status.SKIPPED, str(report.longrepr))
+            self.outcome = (Status.SKIPPED, _why(report))
 
     def close(self, code: int) -> int:
         """If pytest never came to its loop, say so to whoever asks."""
@@ -118,8 +155,30 @@ class Server:
             if isinstance(request, messages.Bye):
                 self.desk.reply(number, messages.Done())
                 break
-            self.desk.reply(number, messages.Failed(f"pytest ended with code {code}"))
+            if isinstance(request, messages.Hello):
+                self.desk.reply(number, _ready({}))
+            else:
+                self.desk.reply(number, messages.Failed(f"pytest ended with code {code}"))
         return 0
+
+
+def _leave(code: int = 0) -> NoReturn:
+    """At once: every fixture ended with its case, and plugins take seconds for their summaries."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code)
+
+
+def _ready(state: dict[str, Any]) -> messages.Ready:
+    return messages.Ready(messages.VERSION, os.getpid(), versions(), state)
+
+
+def _why(report: pytest.TestReport) -> str:
+    """What a test failed with or was skipped for, without the traceback."""
+    if isinstance(report.longrepr, tuple):
+        return str(report.longrepr[2]).removeprefix("Skipped: ")
+    crash = getattr(report.longrepr, "reprcrash", None)
+    return str(crash.message if crash else report.longrepr)[-2000:]
 
 
 def _is_peer(item: pytest.Item) -> bool:

@@ -84,6 +84,10 @@ class Worker:
     def pid(self) -> int:
         return self._process.pid
 
+    @property
+    def ended(self) -> bool:
+        return self._ended is not None
+
     def __enter__(self) -> Worker:
         return self
 

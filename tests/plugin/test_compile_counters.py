@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 
-from pytest_rightfast import CaseError, call, compiled
+from pytest_rightfast import CaseError, call, compile_counters, compiled
 from pytest_rightfast.case import Call
 from pytest_rightfast.compile_counters import note
 from pytest_rightfast.fixture import Perf, PerfSession
@@ -132,3 +132,12 @@ def test_a_case_has_them_in_its_row(tmp_path):
     assert row.counters["compile/graph_breaks"] == 2
     assert row.counters["compile/recompilations"] == 9
     assert row.compile_seconds > 0
+
+
+def test_inductors_own_start_is_not_charged_to_the_first_case(monkeypatch):
+    events = []
+    monkeypatch.setattr(compile_counters, "_warm_up", lambda: events.append("warm"))
+    monkeypatch.setattr(compile_counters, "_seconds", lambda *_: events.append("timed") or 1.0)
+    for backend in ("inductor", "eager"):
+        compiled(smooth, backend=backend).measure(Call((torch.ones(3),)))
+    assert events == ["warm", "timed", "timed"]

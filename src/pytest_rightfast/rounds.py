@@ -1,0 +1,139 @@
+"""Pair after pair of fresh processes, until every case is settled or the time is up."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager
+from dataclasses import dataclass, field, replace
+
+from . import pairs, ulps
+from .config import Config
+from .statistics import Decision, Outcome, Plan, decide, noise_floor
+from .trial import Case, Progress
+from .verdicts import Facts, Side, Status
+
+# What rounding an exact answer to the output type costs already; below it no ratio means anything.
+ERROR_FLOOR = 3e-8
+# A case is compared no further once it is this sure.
+SETTLED = (Outcome.SLOWER, Outcome.FASTER, Outcome.SAME)
+# A pair may take this much longer than the one before it.
+RESERVE = 1.25
+Fresh = Callable[[list[str]], AbstractContextManager[pairs.Pair]]
+
+
+@dataclass
+class Watch:
+    """The gate's time: it is planned so that the last pair ends within the budget."""
+
+    budget: float
+    begun: float = field(default_factory=lambda: time.monotonic())
+
+    def spent(self) -> float:
+        return time.monotonic() - self.begun
+
+    def left(self) -> float:
+        return self.budget - self.spent()
+
+    def patience(self) -> float:
+        """How long one answer may take: what is left, but a slow case is not given up at once."""
+        return min(pairs.ANSWER_SECONDS, max(60.0, self.left()))
+
+
+class Rounds:
+    """Times the comparable cases; the first pair's processes are at hand already.
+
+    `pin`: the cases take one thread, so the processes of a pair may share one core.
+    """
+
+    def __init__(
+        self, cases: list[Case], config: Config, watch: Watch, say: Progress, pin: bool = False
+    ) -> None:
+        self.config, self.watch, self.say, self.pin = config, watch, say, pin
+        self.cases = [case for case in cases if _timed(case)]
+        self.untimed = [case for case in cases if not _timed(case)]
+        self.plan = Plan(cases=max(1, len(self.cases)), min_effect=config.min_effect)
+        self.done = 0
+        self.seconds = 0.0  # of the last pair
+
+    def first(self, pair: pairs.Pair, starting: float) -> None:
+        """Time in the pair that verified; `starting`: seconds that its processes took to start."""
+        begun = time.monotonic()
+        if self.cases:
+            self._time(pair)
+        self.seconds = starting + time.monotonic() - begun
+
+    def more(self, fresh: Fresh) -> None:
+        for number in range(1, self.plan.looks[-1]):
+            waiting = [case for case in self.cases if case.waiting]
+            if not waiting or self.watch.left() < RESERVE * self.seconds:
+                return
+            begun = time.monotonic()
+            with fresh(arms_of(waiting)) as pair:
+                self._time(pair)
+            self.seconds = time.monotonic() - begun
+            self._look(number + 1)
+
+    def _time(self, pair: pairs.Pair) -> None:
+        waiting = [case for case in self.cases if case.waiting]
+        self.say(f"pair {self.done + 1}: {len(waiting)} cases, {self.watch.spent():.0f} s")
+        if self.pin:
+            pair.pin(self.done)
+        for case in waiting:
+            pairs.sample_case(pair, self.done, case.name, case.samples, case.arm)
+        self.done += 1
+
+    def _look(self, pairs_seen: int) -> None:
+        if pairs_seen not in self.plan.looks:
+            return
+        for case in self.cases:
+            if case.waiting:
+                found = self._decide(case, self.plan.looks.index(pairs_seen), final=False)
+                case.decision = found if found.outcome in SETTLED else None
+
+    def _decide(self, case: Case, look: int, *, final: bool) -> Decision:
+        if len(case.samples.aa) >= 4:
+            case.noise = noise_floor(case.samples.aa)
+        effect = self.config.case(case.name).min_effect
+        return decide(
+            case.samples.ratios, self.plan, look, min_effect=effect, noise=case.noise, final=final
+        )
+
+    def conclude(self) -> None:
+        """The facts of every case; one that no look has settled is decided by what there is."""
+        for case in self.cases:
+            if case.decision is None:
+                seen, looks = len(case.samples.ratios), self.plan.looks
+                look = next((i for i, n in enumerate(looks) if seen <= n), len(looks) - 1)
+                # The time was up, not the patience with these ratios: what is left may be spent.
+                case.decision = self._decide(case, look, final=True)
+            case.facts = _facts(case)
+        for case in self.untimed:
+            case.facts = replace(_facts(case), untimed="answers and counters; it is not timed")
+
+
+def _timed(case: Case) -> bool:
+    return case.verified[case.arm].timed and case.verified["head"].timed
+
+
+def arms_of(cases: list[Case]) -> list[str]:
+    """The arms that these cases are timed on."""
+    bases = [base for base in pairs.AGAIN if any(case.arm == base for case in cases)]
+    return ["head", *bases, *(pairs.AGAIN[base] for base in bases)]
+
+
+def _facts(case: Case) -> Facts:
+    sides = {"head": case.head, "base": case.base}
+    for arm, side in _lost(case.samples).items():
+        sides["head" if arm == "head" else "base"] = side
+    before, after = case.verified[case.arm].errors, case.verified["head"].errors
+    ratio = ulps.worst_ratio(before, after, ERROR_FLOOR)
+    facts = Facts(case.name, sides["base"], sides["head"], case.decision, ratio)
+    return replace(facts, counters=case.counters)
+
+
+def _lost(samples: pairs.Samples) -> Mapping[str, Side]:
+    found = {a: Side(Status.WRONG, f"in a timed round: {why}") for a, why in samples.wrong.items()}
+    if samples.lost and not samples.wrong:
+        found[samples.lost_on] = Side(Status.NOT_MEASURED, samples.lost)
+    return found

@@ -1,0 +1,91 @@
+"""Fresh memory holds poison within the context, and is left alone outside."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+import torch
+
+from pytest_rightfast import poison
+from pytest_rightfast.poison import poisoned
+
+SIZES = [1, 2, 7, 64, 300, 5_000, 40_000, 300_000, 3_000_000]
+
+
+def reused(make, size):
+    """What a fresh block holds after a block of that size was full of sevens and given back."""
+    make(size)[:] = 7
+    return make(size)
+
+
+def torch_empty(size):
+    return torch.empty(size, dtype=torch.float32)
+
+
+def numpy_empty(size):
+    return np.empty(size, "f4")
+
+
+@pytest.mark.parametrize("size", SIZES)
+def test_torch_blocks(size):
+    with poisoned():
+        for _ in range(3):
+            block = reused(torch_empty, size)
+            assert (block.isnan() | (block.abs() > 1e30)).all()
+
+
+@pytest.mark.parametrize("size", [size for size in SIZES if size * 4 >= 32 * 1024])
+def test_large_numpy_blocks(size):
+    with poisoned():
+        block = reused(numpy_empty, size)
+        assert (np.isnan(block) | (np.abs(block) > 1e30)).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float64, torch.int32])
+def test_no_dtype_takes_it_for_a_usual_value(dtype):
+    with poisoned():
+        block = torch.empty(1000, dtype=dtype)
+        assert not (block.abs() < 1e6).any()
+
+
+def test_small_blocks_of_a_worn_heap():
+    """Blocks of many sizes, given back in another order before and within the context."""
+    chosen = random.Random(1)
+    for _ in range(2000):
+        worn = [torch.ones(chosen.randint(1, 200)) for _ in range(chosen.randint(1, 60))]
+        chosen.shuffle(worn)
+        del worn[::2]
+        size = chosen.choice([1, 2, 3, 7, 16, 60, 120, 250])
+        with poisoned():
+            blocks = [torch.empty(size), torch.empty(size)]
+            del worn
+            blocks.append(torch.empty(size))
+        assert all((block.isnan() | (block.abs() > 1e30)).all() for block in blocks)
+
+
+def test_memory_that_is_asked_for_as_zeros_is_zero():
+    with poisoned():
+        for size in SIZES:
+            reused(torch_empty, size)
+            assert not torch.zeros(size).any()
+            assert not np.zeros(size).any()
+
+
+def test_switched_off_afterwards():
+    """Filling costs time: what is timed must not pay for it."""
+    with pytest.raises(KeyError), poisoned():
+        raise KeyError
+    blocks = [reused(torch_empty, 40_000) for _ in range(3)]
+    assert any(not (block.abs() > 1e30).all() for block in blocks)
+
+
+def test_without_glibc(monkeypatch):
+    """torch's own fill, and the mode that it needs put back."""
+    monkeypatch.setattr(poison, "_perturb", lambda: None)
+    with poisoned():
+        assert torch.are_deterministic_algorithms_enabled()
+        assert torch.empty(1000).isnan().all()
+    assert not torch.are_deterministic_algorithms_enabled()
+    assert torch.get_deterministic_debug_mode() == 0
