@@ -31,6 +31,8 @@ BOOT = (
     "import sys; sys.path.insert(0, sys.argv[1]); import pytest_rightfast; del sys.path[0]; "
     "from pytest_rightfast.asv_worker import main; sys.exit(main(*sys.argv[2:]))"
 )
+# As in the gate's workers: nobody reads the summary, asserts are not rewritten, hypothesis is slow.
+QUIET = ("-q", "--no-header", "--capture=no", "--assert=plain", "-p", "no:hypothesispytest")
 TAIL = 3000
 
 
@@ -73,9 +75,10 @@ class Side:
         Raises PerfError where the process ran code of another commit.
         """
         home = self.top if own_perf and self.top else self.root
-        layout = self._layout(home / self.perf.relative_to(self.root)) if self.guarded else None
-        options = ["--rootdir", str(home), *_config_file(home), "-p", "no:cacheprovider"]
-        options += ["--import-mode=importlib", "--benchmark-quiet", *arguments]
+        layout = self._layout(home) if self.guarded else None
+        options = ["--rootdir", str(home), "-c", _config_file(home), *QUIET]
+        options += ["-o", f"cache_dir={self._compiled / 'pytest'}", "--import-mode=importlib"]
+        options += ["--benchmark-quiet", *arguments]
         with tempfile.TemporaryDirectory(prefix="rightfast-asv-") as name:
             folder = Path(name)
             rows = folder / "rows.json"
@@ -96,18 +99,27 @@ class Side:
             raise PerfError("pytest broke", got=ended)
         return Answer(**told, row=found[0] if found else None)
 
-    def _layout(self, shared: Path) -> sides.Layout:
+    def _layout(self, home: Path) -> sides.Layout:
+        """`home`: whose perf files, and conftest files above them, are run."""
         working = sides.find_roots(self.root, config.load(self.root).roots)
         names = sides.top_level_names([*self.roots, *working])
         foreign = [str(git.toplevel(self.root))]
-        return sides.Layout(str(self.own), list(self.roots), sorted(names), foreign, [str(shared)])
+        perf = home / self.perf.relative_to(self.root)
+        above = [folder for folder in perf.parents if folder.is_relative_to(home)]
+        shared = [str(perf), *(str(folder / "conftest.py") for folder in above)]
+        return sides.Layout(str(self.own), list(self.roots), sorted(names), foreign, shared)
 
     def _environment(self, layout: sides.Layout | None) -> dict[str, str]:
         if layout is None:
             return dict(os.environ)
-        cache = checkouts.cache_folder()
-        compiled = cache / "compiled" / self.own.parent.name
-        return sides.environment(os.environ, compiled, layout, cache / "sides")
+        checkout = checkouts.cache_folder() / "sides"
+        return sides.environment(os.environ, self._compiled, layout, checkout)
+
+    @property
+    def _compiled(self) -> Path:
+        """For compile caches: the gate's folder of this checkout, or one for each commit."""
+        name = self.own.parent.name if self.roots else os.environ.get("ASV_COMMIT", "asv")
+        return checkouts.cache_folder() / "compiled" / name
 
 
 def current(root: Path, perf: Path) -> Side:
@@ -123,11 +135,12 @@ def current(root: Path, perf: Path) -> Side:
     return Side(root, perf, None, root, [], guarded=False)
 
 
-def _config_file(root: Path) -> list[str]:
+def _config_file(root: Path) -> str:
+    """The project's own, never one that lies further up."""
     for name in ("pytest.toml", "pytest.ini", "pyproject.toml", "tox.ini", "setup.cfg"):
         if (root / name).is_file():
-            return ["-c", str(root / name)]
-    return []
+            return str(root / name)
+    return os.devnull
 
 
 def _run(folder: Path, environment: Mapping[str, str], timeout: float) -> str:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_rightfast import asv_cases
+from pytest_rightfast import asv_benchmarks, asv_cases
 from pytest_rightfast.asv_rows import Rows, is_wrong
 from pytest_rightfast.asv_side import Answer
 from pytest_rightfast.errors import PerfError
@@ -67,7 +67,9 @@ def make(tmp_path, monkeypatch):
 
 def benchmarks(rows, *, parameters=("",), base=CASE):
     cases = [{"id": base, "base": base, "parameters": p, "source": "def f"} for p in parameters]
-    made = asv_cases._Maker(rows, base, cases, rows.side.perf, 2, 60.0).all(("operators", "absent"))
+    made = asv_benchmarks.Maker(rows, base, cases, rows.side.perf, 2, 60.0).all(
+        ("operators", "absent")
+    )
     return {one.benchmark_name: one for one in made}
 
 
@@ -186,8 +188,8 @@ def test_own_perf_file_counts_only_with_the_same_inputs(make):
 
 
 def test_at_most_a_thousand_samples_over_the_whole_run():
-    found = asv_cases._thinned([float(i) for i in range(2500)])
-    assert len(found) <= asv_cases.MOST_SAMPLES
+    found = asv_benchmarks._thinned([float(i) for i in range(2500)])
+    assert len(found) <= asv_benchmarks.MOST_SAMPLES
     assert found[-1] >= 2497
 
 
