@@ -65,8 +65,8 @@ class Maker:
     def all(self, counters: Sequence[str]) -> list[Any]:
         made = [
             self._time(),
-            self._track("wrong", "0 or 1", self._wrong),
-            self._track("error", "of the float64 norm", self._from_row(_error)),
+            self._track("wrong", "wrong", self._wrong),
+            self._track("error", "relative error", self._from_row(_error)),
             self._track("percent_of_copy", "%", self._from_row(_percent_of_copy)),
         ]
         for name in counters:

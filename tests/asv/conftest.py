@@ -27,8 +27,9 @@ CONF = """{
 }
 """
 
-PYPROJECT = """[tool.rightfast]
-build = "cc -O1 -fPIC -shared -o src/tiny/core.so core.c"
+BUILD = "cc -O1 -fPIC -shared -o src/tiny/core.so core.c"
+PYPROJECT = f"""[tool.rightfast]
+build = "{BUILD}"
 build-inputs = ["core.c"]
 """
 
@@ -115,6 +116,10 @@ class Project:
         self.git("add", "--all")
         self.git("commit", "--quiet", "--allow-empty", "--message", message)
         return self.git("rev-parse", "HEAD")
+
+    def build(self) -> None:
+        """In the working tree, as its developer would: there to be imported by mistake."""
+        subprocess.run(BUILD, shell=True, cwd=self.root, check=True)
 
     def asv(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         done = subprocess.run(

@@ -9,6 +9,10 @@ import re
 
 import pytest
 
+from pytest_rightfast import checkouts, git
+from pytest_rightfast.asv_side import Side
+from pytest_rightfast.errors import PerfError
+
 pytestmark = pytest.mark.slow
 
 TRIPLE = "\ndef triple(x):\n    return 3 * x\n"
@@ -34,6 +38,7 @@ def commits(project):
     )
     project.put("perf/test_triple.py", NEW_CASE)
     made["fixed"] = project.commit("fixed", milliseconds=15)
+    project.build()
     return made
 
 
@@ -60,7 +65,7 @@ def test_history(project, commits):
     assert "error: " in done.stdout  # the compiler's own words
     found = {name: results(project, commit) for name, commit in commits.items()}
     time, wrong = "test_tiny.time_double", "test_tiny.track_wrong_double"
-    # Each commit's own compiled code, although head's is on the path of every process.
+    # Each commit's own compiled code, although head's lies built on the path of every process.
     assert found["fast"][time] == pytest.approx(0.0105, rel=0.15)
     assert found["fast too"][time] == pytest.approx(0.0105, rel=0.15)
     assert found["slow"][time] == pytest.approx(0.0155, rel=0.15)
@@ -113,3 +118,18 @@ def test_fixed_passes_and_new_is_not_applicable(project, commits):
     assert math.isnan(results(project, commits["wrong"])["test_triple.time_triple"])
     assert math.isnan(results(project, commits["wrong"])["test_triple.track_wrong_triple"])
     assert results(project, commits["fixed"])["test_triple.track_wrong_triple"] == 0
+
+
+def test_code_of_another_commit_gives_no_number(project, commits, monkeypatch):
+    for name in ("RIGHTFAST_CACHE", "RIGHTFAST_LOCK"):
+        monkeypatch.setenv(name, project.env[name])
+    source = git.resolve(project.root, commits["fast"], merge_base=False)
+    root = checkouts.prepare(source).root
+    side = Side(project.root, project.root / "perf", root, root, [str(root / "src")])
+    stray = "import ctypes\nctypes.CDLL('{}')\n\ndef test_a():\n    pass\n"
+    project.put("perf/test_stray.py", stray.format(project.root / "src/tiny/core.so"))
+    try:
+        with pytest.raises(PerfError, match="outside its own checkout"):
+            side.ask([str(project.root / "perf/test_stray.py")])
+    finally:
+        (project.root / "perf/test_stray.py").unlink()
