@@ -101,11 +101,10 @@ REFUSED = {
     "max level of a fraction": ("dwt_max_level", (10, 2.5)),
     "coeff len of nothing": ("dwt_coeff_len", (0, 4, "zero")),
     "coeff len of no filter": ("dwt_coeff_len", (4, 0, "zero")),
-    "coeff len of a fraction": ("dwt_coeff_len", (4.5, 2, "zero")),
     "dwtn max level axes": ("dwtn_max_level", ((4, 8), "haar", (0, 0))),
     "pack nothing": ("coeffs_to_array", ([],)),
     "pack None": ("coeffs_to_array", ([None, {"d": X[0]}],)),
-    "pack no gaps": ("coeffs_to_array", (pywt.wavedec2(X, "db2", level=1), None)),
+    "pack no gaps": ("coeffs_to_array", (pywt.wavedec2(X, "db2", level=2), None)),
     "pack axes": ("coeffs_to_array", (CN, 0, (0,))),
     "unpack nothing": ("array_to_coeffs", (X, [])),
     "unpack format": ("array_to_coeffs", (*pywt.coeffs_to_array(CN), "nope")),
@@ -186,7 +185,6 @@ def test_modes_have_the_numbers_of_pywt():
         np.broadcast_to(np.float64(3), (5,)),
         np.array([True, False, True]),
         np.arange(6, dtype=np.longdouble),
-        [[1 + 2j, 3.0], [4.0, 5.0]],
         range(9),
     ],
     ids=str,
@@ -237,8 +235,8 @@ def test_none_and_missing_bands_are_zeros():
     coeffs = ours.wavedec(x, "db2", level=2)
     for missing in range(3):
         some = [None if i == missing else c for i, c in enumerate(coeffs)]
-        full = [torch.zeros_like(c) if i == missing else c for i, c in enumerate(coeffs)]
-        assert torch.allclose(ours.waverec(some, "db2"), ours.waverec(full, "db2"))
+        expected = pywt.waverec([None if c is None else c.numpy() for c in some], "db2")
+        assert_close(ours.waverec(some, "db2"), expected, norm(x))
     low, (ch, cv, cd) = ours.wavedec2(x, "db2", level=1)
     zero = torch.zeros_like(low)
     for some in ([low, (ch, None, cd)], [None, (ch, cv, None)], [low, (None, None, None)]):
