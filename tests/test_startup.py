@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from importlib import metadata
 from pathlib import Path
 
 import pytest_rightfast
@@ -18,7 +19,9 @@ print("code", int(code), "heavy", heavy, "plugin", "pytest_rightfast.plugin" in 
 
 
 def run(folder: Path, *arguments: str) -> str:
-    chosen = ["-p", "pytest_rightfast.plugin", "-p", "no:hypothesispytest", "-q", *arguments]
+    installed = "rightfast" in metadata.entry_points(group="pytest11").names
+    named = [] if installed else ["-p", "pytest_rightfast.plugin"]
+    chosen = [*named, "-p", "no:hypothesispytest", "-q", *arguments]
     source = str(Path(pytest_rightfast.__file__).parents[1])
     path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(
