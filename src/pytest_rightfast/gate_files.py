@@ -20,6 +20,12 @@ class Files:
     json: Path | None = None
     markdown: Path | None = None
 
+    def clear(self) -> None:
+        """The files of an earlier run would pass for those of one that was interrupted."""
+        for file in filter(None, (self.json, self.markdown)):
+            with contextlib.suppress(OSError):
+                file.unlink()
+
     def write(self, report: Report) -> None:
         self._write(gate_report.as_json(report), gate_markdown.document(report))
 

@@ -54,6 +54,7 @@ class GatePlugin:
     def pytest_runtestloop(self, session: pytest.Session) -> bool:
         if self.config.option.collectonly:
             return True
+        self.files.clear()
         try:
             self.report = gate.run(question(self.config), self._say)
             self.files.write(self.report)

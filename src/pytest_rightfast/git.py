@@ -158,7 +158,9 @@ def working_tree(root: Path) -> Iterator[Source]:
         real = root / run(root, "rev-parse", "--git-path", "index").strip()
         # A copy keeps git's stat cache (only changed files are read) and sparse checkouts' bits.
         if real.exists():
-            shutil.copyfile(real, index)
+            # Its time too: git looks into a file that is as old as the index, since it could have
+            # been changed, at the same size, in that same second.
+            shutil.copy2(real, index)
         env = _objects_env(root, objects) | {"GIT_INDEX_FILE": str(index)}
         run(root, "add", "--all", "--", ":/", env=env)
         tree = run(root, "write-tree", env=env).strip()
@@ -169,7 +171,8 @@ def working_tree(root: Path) -> Iterator[Source]:
 
 def extract(source: Source, folder: Path) -> None:
     """Write the files of a tree into an existing, empty folder. Submodules stay empty folders."""
-    with tempfile.TemporaryDirectory(prefix="rightfast-index-") as scratch:
+    # Beside it, so that a full disk is that of the folder, and the error names the right one.
+    with tempfile.TemporaryDirectory(prefix="index-", dir=folder.parent) as scratch:
         env = {"GIT_INDEX_FILE": str(Path(scratch) / "index"), "GIT_WORK_TREE": str(folder)}
         env["GIT_DIR"] = run(source.repository, "rev-parse", "--absolute-git-dir").strip()
         if source.objects is not None:

@@ -103,7 +103,7 @@ def usage(option: str, *, expected: str, got: object, remedy: str | None = None)
 
 
 def _device(text: str) -> str:
-    if not re.fullmatch(r"[a-z][a-z_]*(:[0-9]{1,3})?", text):
+    if not re.fullmatch(r"[a-z][a-z_]*(:[0-9]{1,3})?", text) or text.startswith("cpu:"):
         raise usage("--perf-device", expected="cpu, cuda or cuda:1", got=text)
     return text
 

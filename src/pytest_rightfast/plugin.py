@@ -319,10 +319,9 @@ def pytest_report_teststatus(report: pytest.TestReport) -> tuple[str, str, str] 
 @pytest.hookimpl(tryfirst=True)
 def pytest_sessionfinish(session: pytest.Session) -> None:
     perf_session = session.config.stash.get(SESSION, None)
-    if perf_session is None or session.config.option.collectonly:
+    gate = session.config.pluginmanager.has_plugin("rightfast-gate")  # it writes files of its own
+    if perf_session is None or session.config.option.collectonly or gate:
         return
-    if session.config.getoption("--perf-against") is not None:
-        return  # the gate measures elsewhere and writes its own files
     rows, options = perf_session.rows, perf_session.options
     if options.json is not None and not hasattr(session.config, "workerinput"):
         try:

@@ -1,9 +1,10 @@
 """Fill memory that nobody wrote, so that an unwritten element shows as a huge number or NaN.
 
 On glibc, `mallopt(M_PERTURB)` fills every block that malloc hands out (seen to reach all CPU
-blocks of torch; numpy's from 32 KB up). Elsewhere torch's own fill of uninitialised memory is
-used, which needs its deterministic mode. Both are switched off again before anything is timed.
-On CUDA the free blocks of the caching allocator are filled.
+blocks of torch, from glibc 2.38 on those from about 1 KB up; numpy's from 32 KB up). Elsewhere
+torch's own fill of uninitialised memory is used, which needs its deterministic mode. Both are
+switched off again before anything is timed. On CUDA the free blocks of the caching allocator are
+filled.
 """
 
 from __future__ import annotations

@@ -18,7 +18,7 @@ from .poison import poisoned
 from .schedules import Schedule, shrink
 from .steps import Step, paste
 from .verify import _first_difference as first_difference
-from .worlds import Numbered, Outcome, World, storages, values
+from .worlds import Numbered, Outcome, World, snapshot, storages, values
 
 EXACT = Tolerance(0.0, 0.0)
 
@@ -83,7 +83,7 @@ def first_wrong(plan: Plan, numbered: Numbered) -> Wrong | None:
             wrong = judge(plan, got, right) or held.changed(world) or _broken(plan, world)
             if wrong is not None:
                 return Wrong(number, wrong)
-            held.add(number, got)
+            held.add(number, got, world)
             got.live = None
     return None
 
@@ -153,11 +153,11 @@ class _Held:
         self._hold = hold
         self._kept: list[tuple[int, Any, Any]] = []
 
-    def add(self, number: int, got: Outcome) -> None:
+    def add(self, number: int, got: Outcome, world: World) -> None:
         if self._hold and got.raised is None:
             returned, given = got.live
-            own = {"output": returned, "arguments": given}
-            copies = {"output": got.output, "arguments": got.arguments["own"]}
+            own = {"output": returned, "arguments": world.unshared(given)}
+            copies = {"output": got.output, "arguments": snapshot(values(own["arguments"]))}
             self._kept.append((number, own, copies))
 
     def changed(self, world: World) -> Mismatch | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import socket
 import subprocess
@@ -34,6 +35,8 @@ BOOT = (
     "from pytest_rightfast.worker import main; sys.exit(main(int(sys.argv[2])))"
 )
 TAIL_BYTES = 4000
+# torch's profiler announces itself at every start, whatever its log level.
+NOISE = re.compile(r"USDT:[^\n]*profiler_(?:start|stop)\n?")
 
 
 class WorkerError(PerfError):
@@ -166,7 +169,7 @@ class Worker:
         try:
             with self.log.open("rb") as file:
                 file.seek(max(0, self.log.stat().st_size - TAIL_BYTES))
-                return file.read().decode(errors="replace").strip()
+                return NOISE.sub("", file.read().decode(errors="replace")).strip()
         except OSError:
             return ""
 

@@ -84,10 +84,10 @@ class World:
         except Exception as error:
             raised = error.with_traceback(None)  # a traceback would keep the arguments alive
         return Outcome(
-            _snapshot(self.plain(returned)),
+            snapshot(self.plain(returned)),
             raised,
-            _snapshot(values({"own": given, "shared": self.shared})),
-            _snapshot(values(self._state(self.object))),
+            snapshot(values({"own": given, "shared": self.shared})),
+            snapshot(values(self._state(self.object))),
             (returned, given),
         )
 
@@ -134,6 +134,11 @@ class World:
             return _values(leaf) if isinstance(leaf, torch.nn.Module) else leaf
 
         return trees.map_leaves(replaced, returned)
+
+    def unshared(self, given: Any) -> Any:
+        """Arguments without those that other steps name, too."""
+        shared = {id(leaf) for leaf in self.shared}
+        return trees.map_leaves(lambda leaf: None if id(leaf) in shared else leaf, given)
 
     def owned(self) -> set[int]:
         """The memories that later steps may change: of shared arguments and declared state."""
@@ -252,7 +257,8 @@ def _values(leaf: Any) -> Any:
     return found or (leaf if isinstance(leaf, str | int | float | bool | None) else None)
 
 
-def _snapshot(tree: Any) -> Any:
+def snapshot(tree: Any) -> Any:
+    """Copies of all tensors."""
     return Answer(tree).snapshot().output
 
 

@@ -91,7 +91,7 @@ class TestPrepare:
 
     @pytest.mark.parametrize(
         "error",
-        [OSError(28, "No space left on device"), git.GitError("error: unable to write file big")],
+        [OSError(28, "No space left on device"), git.FullError("error: unable to write file big")],
         ids=["ours", "gits"],  # git's words as seen on a full tmpfs
     )
     def test_a_full_disk_is_explained_and_leaves_nothing_half_made(

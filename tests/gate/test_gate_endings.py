@@ -27,6 +27,7 @@ def test_an_interrupt(foreign, number):
     foreign.start()
     foreign.toy(("return x / 2", "import time\n\n    time.sleep(600)\n    return x / 2"))
     before = foreign.state()
+    (foreign.around / "out.json").write_text("of an earlier run")
     log = foreign.around / "said"
     with log.open("w") as sink:
         gate = subprocess.Popen(

@@ -71,6 +71,7 @@ def gate(make_foreign):
         ("test_repaired", "fixed", "wrong on base"),
         ("test_thrice", "not measured", "no | more"),
         ("test_lean", "not measured", "killed by SIGKILL"),
+        ("test_steps", "same", "it is not timed"),
         ("test_quits", "not measured", "SystemExit: 3"),
         ("test_leaves", "not measured", "no more of this"),
         ("test_gone", "gone", "head has no such case"),

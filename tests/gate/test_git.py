@@ -1,3 +1,6 @@
+import os
+import time
+
 import pytest
 
 from pytest_rightfast import git
@@ -140,6 +143,17 @@ class TestWorkingTree:
         before = repo.state()
         self.extracted(repo, tmp_path)
         assert repo.state() == before
+
+    def test_an_edit_in_the_second_of_the_commit_is_seen(self, repo):
+        then = time.time_ns() - 10**10
+        file = repo.put("b.py", "1\n")
+        os.utime(file, ns=(then, then))
+        repo.commit()
+        repo.put("b.py", "2\n")
+        for path in (file, repo.root / ".git/index"):
+            os.utime(path, ns=(then, then))
+        with git.working_tree(repo.root) as source:
+            assert source.dirty
 
     def test_run_from_a_subfolder_it_still_takes_the_whole_tree(self, repo, tmp_path):
         repo.put("sub/a.py", "1\n")

@@ -54,21 +54,21 @@ MUTATIONS = [
         "compare",
         '"float32": 1e-5',
         '"float32": 1e-3',
-        "test_compare.py::TestValues::test_tolerance_by_dtype",
+        "test_compare.py::TestValues::test_a_narrower_type_inside_shows",
     ),
     Mutation(
         "NaN is no wildcard",
         "compare",
         "wrong = ~(error <= limit)",
         "wrong = error > limit",
-        FAULTS + "test_wrong_values[float32-put_nan]",
+        "test_compare.py::TestValues::test_nan_is_no_wildcard",
     ),
     Mutation(
         "NaN and infinity go the careful way",
         "compare",
         "if not (math.isfinite(size) and math.isfinite(distance)):",
         "if False:",
-        FAULTS + "test_wrong_values[float32-put_nan]",
+        "test_compare.py::TestValues::test_infinities",
     ),
     Mutation(
         "integers and bools are exact",
@@ -215,9 +215,9 @@ MUTATIONS = [
     Mutation(
         "a result must outlive the next call",
         "verify",
-        "if wrong := self._once(number) or self._reused():",
-        "if wrong := self._once(number):",
-        "test_verify.py::TestOutputs::test_list_that_is_handed_out_again",
+        "self._same_address() or self._families() or self._reused()",
+        "self._same_address() or self._families()",
+        "test_verify.py::test_reused_memory_shows_before_timing",
     ),
     Mutation(
         "a result must outlive all later calls",
@@ -227,10 +227,17 @@ MUTATIONS = [
         FAULTS + "test_output_buffer_reused[float32-3]",
     ),
     Mutation(
+        "also where all draws are equal",
+        "verify",
+        "return wrong or (None if self.case.vary else self._static_memory())",
+        "return wrong",
+        "test_verify.py::test_reused_memory_where_all_draws_are_equal",
+    ),
+    Mutation(
         "new values at an old address get their own answer",
         "verify",
-        "return self._same_address() or self._families()",
-        "return self._families()",
+        "wrong = self._same_address() or self._families()",
+        "wrong = self._families()",
         FAULTS + "test_answers_kept_by_address[float32]",
     ),
     Mutation(
@@ -243,8 +250,8 @@ MUTATIONS = [
     Mutation(
         "input families are verified",
         "verify",
-        "return self._same_address() or self._families() or",
-        "return self._same_address() or",
+        "wrong = self._same_address() or self._families() or",
+        "wrong = self._same_address() or",
         "test_verify.py::TestFamilies::test_ties",
     ),
     # References
@@ -426,7 +433,7 @@ MUTATIONS = [
         "fixture",
         'row.status, row.reason, row.samples = "wrong", str(wrong), []',
         'row.status, row.reason = "wrong", str(wrong)',
-        "test_benchmark.py::test_a_case_that_is_not_right_is_not_saved[wrong]",
+        "test_verify.py::test_timed_rounds_are_judged",
     ),
     Mutation(
         "a test that fails after timing leaves no time",

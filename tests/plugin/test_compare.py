@@ -120,6 +120,18 @@ class TestValues:
         one[7] = 1 + 6 * rtol
         assert judge(one.to(dtype), exact) is not None
 
+    def test_a_narrower_type_inside_shows(self):
+        """TensorFloat-32 (10 bits), bfloat16 or float16 in a float32 result, float32 in float64."""
+        exact = wide(torch.randn(1000, generator=torch.Generator().manual_seed(1)))
+        bits = exact.float().view(torch.int32)
+        tf32 = ((bits + 2**12) & ~(2**13 - 1)).view(torch.float32)
+        assert judge(exact.float(), exact) is None
+        for inside in (tf32, exact.bfloat16().float(), exact.half().float()):
+            assert judge(inside, exact) is not None
+        exact = torch.randn(1000, dtype=torch.float64)
+        assert judge(exact.float().double(), exact) is not None
+        assert judge(exact.bfloat16(), exact) is None
+
     def test_many_small_errors_add_up(self):
         """Each element within its tolerance, the leaf as a whole not."""
         exact = torch.ones(1000, dtype=torch.float64)
@@ -187,6 +199,7 @@ class TestValues:
         zeros = torch.zeros(5, dtype=torch.float64)
         assert judge(torch.zeros(5), zeros) is None
         assert judge(torch.full((5,), 1e-30), zeros) is not None
+        assert judge(torch.full((5,), 2e-45), zeros) is not None
         assert judge(torch.full((5,), 1e-30), zeros, atol=1e-20) is None
 
     def test_cancelled_elements_may_carry_the_others_rounding(self):
@@ -268,7 +281,7 @@ class TestNumpy:
             lambda a: np.array(a[3]),
             lambda a: np.broadcast_to(a, (2, 12)),
         ],
-        ids=str,
+        ids=lambda value: None if callable(value) else str(value),
     )
     def test_any_layout(self, make):
         array = make(self.ARRAY)

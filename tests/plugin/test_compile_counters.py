@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 import torch
 
@@ -95,9 +97,31 @@ def test_further_inputs_may_be_written_in_several_ways():
         measure(smooth, over=[call.backward()])
 
 
-def test_mode_and_options_do_not_disturb_counting():
-    arm = compiled(smooth, mode="reduce-overhead", time_compile=False)
-    assert arm.measure(Call((torch.ones(3),))).graphs == 1
+def test_mode_and_options_are_inductors_and_not_for_counting(monkeypatch):
+    asked = []
+    monkeypatch.setattr(torch, "compile", lambda f, **options: asked.append(options) or f)
+    arm = compiled(smooth, mode="reduce-overhead", dynamic=True, time_compile=False)
+    arm(torch.ones(3))
+    arm.measure(Call((torch.ones(3),)))
+    assert asked == [
+        {"mode": "reduce-overhead", "dynamic": True},
+        {"mode": None, "options": None, "dynamic": True, "backend": "eager"},
+    ]
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_counting_does_not_use_up_the_recompile_limit():
+    compilations = []
+
+    def backend(graph, inputs):
+        compilations.append(graph)
+        return graph.forward
+
+    shapes = [torch.ones(n) for n in range(4, 16)]
+    arm = compiled(smooth, over=shapes, time_compile=False, dynamic=False, backend=backend)
+    assert arm.measure(Call((torch.ones(3),))).fallbacks
+    arm(torch.ones(3))
+    assert len(compilations) == 1
 
 
 def test_fullgraph_reaches_torch():
@@ -115,6 +139,20 @@ def test_seconds_are_those_of_the_real_backend():
     found = compiled(smooth, backend=slow).measure(Call((torch.ones(3),)))
     assert len(compilations) == 1
     assert found.seconds > 0
+
+
+def test_seconds_are_taken_with_cold_caches(monkeypatch):
+    folders = []
+
+    def timed(*_):
+        folders.append(os.environ.get("TORCHINDUCTOR_CACHE_DIR"))
+        return 1.0
+
+    monkeypatch.setattr(compile_counters, "_seconds", timed)
+    for _ in range(2):
+        compiled(smooth, backend="eager").measure(Call((torch.ones(3),)))
+    outside = os.environ.get("TORCHINDUCTOR_CACHE_DIR")
+    assert len({*folders, outside}) == 3
 
 
 def test_only_compiled_functions_are_measured():

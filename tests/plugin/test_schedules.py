@@ -116,6 +116,7 @@ def test_shrink_keeps_order_and_stops():
         return "b" in part and "a" in part[part.index("b") :]
 
     assert shrink(list("abcabc"), fails) == ["b", "a"]
+    assert len(shrink("abc", lambda part: True)) == 1  # never to nothing
     runs.clear()
     assert len(shrink(list(range(1000)), lambda part: runs.append(part) or False, tries=7)) == 1000
     assert len(runs) == 7

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import weakref
+from dataclasses import dataclass, field
 
 import pytest
 import torch
@@ -10,6 +11,7 @@ import torch
 import pytest_rightfast
 from pytest_rightfast import CallLog, CaseError, Unsupported, act, call, put, swap
 from pytest_rightfast.compare import Tolerance
+from pytest_rightfast.poison import poisoned
 from pytest_rightfast.schedules import Schedule
 from pytest_rightfast.sequence import Plan, first_wrong, verify
 
@@ -122,12 +124,50 @@ def test_results_are_also_dropped_at_once():
             return out
 
     assert wrong_of(Weak, RIGHT, [call(X), call(Y)]).number == 1
+    x = X.clone().requires_grad_()  # the latest output is kept for backward, until the next call
+    assert wrong_of(Weak, RIGHT, [call(x), call(x), call.backward()]).number == 1
 
 
-def test_unwritten_memory_shows():
-    """Memory of this size is fresh from the system, so it is zero unless it is poisoned."""
-    unwritten = made(lambda self: torch.empty(2**22, dtype=torch.uint8))
-    assert wrong_of(unwritten, made(lambda self: torch.zeros(2**22, dtype=torch.uint8)), [call()])
+class Watches:
+    """Wrong as soon as what it was given, or returned, in an earlier call is gone."""
+
+    def __init__(self, fails=False):
+        self.earlier, self.fails = None, fails
+
+    def __call__(self, x):
+        gone = self.earlier is not None and self.earlier() is None
+        self.earlier, first = weakref.ref(x), self.earlier is None
+        if first and self.fails:
+            raise ValueError("no")
+        return x * (3.0 if gone else 2.0)
+
+
+def test_arguments_of_one_step_are_dropped_after_it():
+    assert wrong_of(Watches, RIGHT, [call(X), call(Y)], hold=False).number == 1
+    assert wrong_of(Watches, RIGHT, [call(X), call(X)], hold=False) is None
+
+
+def test_what_was_raised_keeps_nothing_alive():
+    class Right(Watches):
+        def __call__(self, x):
+            super().__call__(x)
+            return x * 2.0
+
+    steps = [call(X).raising(ValueError), call(Y)]
+    fresh = lambda: Right(fails=True)  # noqa: E731
+    make = lambda: Watches(fails=True)  # noqa: E731
+    wrong = wrong_of(make, fresh, steps, stateful=True, hold=False)
+    assert wrong.number == 1
+
+
+def test_memory_is_poisoned_while_a_step_runs():
+    seen = []
+    unwritten = made(lambda self: seen.append(torch.empty(4096, dtype=torch.uint8).unique()))
+    with poisoned():
+        poison = torch.empty(4096, dtype=torch.uint8).unique()
+    assert wrong_of(unwritten, made(lambda self: None), [call()], hold=False) is None
+    assert len(poison) == 1
+    assert torch.equal(seen[0], poison)
 
 
 def test_what_is_raised_is_compared():
@@ -249,6 +289,23 @@ def test_backward_is_autograd_from_the_latest_call_with_a_cotangent_that_is_not_
     assert wrong_of(RIGHT, RIGHT, [call(x), call(Y), call(x), call.backward()]) is None
 
 
+def test_arguments_that_nothing_changed_keep_their_autograd_version():
+    x, square = X.clone().requires_grad_(), made(lambda self, x: x * x)
+    assert wrong_of(square, square, [call(x), call(x), call.backward()]) is None
+
+
+def test_an_object_that_returns_itself():
+    @dataclass
+    class Chains:
+        hidden: int = field(default=0, init=False)
+
+        def set(self):
+            return self
+
+    assert wrong_of(Chains, Chains, [call.set()]) is None
+    assert wrong_of(Chains, type("Copies", (), {"set": lambda self: 1}), [call.set()])
+
+
 def test_backward_needs_a_graph_and_an_output():
     for steps in ([call(X), call.backward()], [call.backward()]):
         with pytest.raises(CaseError, match="RuntimeError"):
@@ -345,6 +402,9 @@ def test_callbacks_are_compared_step_by_step():
     late = made(lambda self, x, hook: [hook(x), x * 2.0][1])
     never = made(lambda self, x, hook: x * 2.0)
     assert wrong_of(late, late, [call(X, CallLog()), call(Y, CallLog())]) is None
+    log = CallLog()
+    assert wrong_of(late, late, [call(X, log), call(Y, log)]) is None
+    assert log.log == []
     assert wrong_of(never, late, [call(X, CallLog())]).what.where.startswith("arguments")
 
 

@@ -1,4 +1,4 @@
-"""`perf.sequence` as a case: its row, its stages, its errors."""
+"""`measured.sequence` as a case: its row, its stages, its errors."""
 
 from __future__ import annotations
 
@@ -41,37 +41,37 @@ class Adds:
 
 
 @pytest.fixture
-def perf(tmp_path):
+def measured(tmp_path):
     session = PerfSession(Options(max_time=0.01, min_rounds=20), tmp_path)
     return Perf(session, "test_x.py::test_y", "test_x.py::test_y", None, 1)
 
 
-def test_a_verified_sequence_has_a_row_without_time(perf):
-    row = perf.sequence(make=Right, fresh=Right, steps=[call(X), call(Y)])
+def test_a_verified_sequence_has_a_row_without_time(measured):
+    row = measured.sequence(make=Right, fresh=Right, steps=[call(X), call(Y)])
     assert (row.status, row.backend, row.samples, row.counters) == ("ok", "sequence", [], {})
-    assert perf.session.options.timing  # of the next test
+    assert measured.session.options.timing  # of the next test
 
 
-def test_a_wrong_one_has_a_row_with_its_minimal_schedule(perf):
+def test_a_wrong_one_has_a_row_with_its_minimal_schedule(measured):
     with pytest.raises(WrongAnswer, match="minimal failing schedule, 2 of 3 steps"):
-        perf.sequence(make=lambda: Stale(1), fresh=Right, steps=[call(X)] * 3)
-    assert perf.row.status == "wrong"
-    assert "minimal failing schedule" in perf.row.reason
-    assert perf.session.options.timing
+        measured.sequence(make=lambda: Stale(1), fresh=Right, steps=[call(X)] * 3)
+    assert measured.row.status == "wrong"
+    assert "minimal failing schedule" in measured.row.reason
+    assert measured.session.options.timing
 
 
-def test_an_impossible_one_has_a_row_too(perf):
+def test_an_impossible_one_has_a_row_too(measured):
     with pytest.raises(CaseError, match="does not do on a fresh object"):
-        perf.sequence(make=Right, fresh=Right, steps=[call.typo()])
-    assert perf.row.status == "error"
+        measured.sequence(make=Right, fresh=Right, steps=[call.typo()])
+    assert measured.row.status == "error"
 
 
 def test_tolerances_are_asked_for(tmp_path):
     def run(**options):
         session = PerfSession(Options(timing=False), tmp_path)
         near = lambda: lambda x: x * (2.0 + 2**-20)  # noqa: E731
-        perf = Perf(session, "t.py::t", "t.py::t", None, 1)
-        return perf.sequence(make=near, fresh=Right, steps=[call(X)], **options).status
+        measured = Perf(session, "t.py::t", "t.py::t", None, 1)
+        return measured.sequence(make=near, fresh=Right, steps=[call(X)], **options).status
 
     with pytest.raises(WrongAnswer):
         run()
@@ -80,31 +80,33 @@ def test_tolerances_are_asked_for(tmp_path):
     assert [run(exact=False), run(rtol=1e-5), run(atol=1e-2, rtol=0.0)] == ["ok"] * 3
 
 
-def test_a_timed_sequence_is_sampled_and_counted_as_one_unit(perf):
-    row = perf.sequence(make=Right, fresh=Right, steps=[call(X), call(Y)], timed=True)
+def test_a_timed_sequence_is_sampled_and_counted_as_one_unit(measured):
+    row = measured.sequence(make=Right, fresh=Right, steps=[call(X), call(Y)], timed=True)
     assert len(row.samples) >= 20
     assert row.counters["operators/aten::mul.Tensor"] == 2
 
 
-def test_the_second_pass_is_verified_step_by_step(perf):
+def test_the_second_pass_is_verified_step_by_step(measured):
     with pytest.raises(WrongAnswer, match="step 5"):
-        perf.sequence(make=lambda: Stale(5), fresh=Right, steps=[call(X)] * 3, timed=True)
+        measured.sequence(make=lambda: Stale(5), fresh=Right, steps=[call(X)] * 3, timed=True)
 
 
-def test_timed_rounds_are_verified(perf):
+def test_timed_rounds_are_verified(measured):
     with pytest.raises(WrongAnswer, match="of a repeated pass"):
-        perf.sequence(make=lambda: Stale(40), fresh=Right, steps=[call(X)] * 3, timed=True)
-    assert perf.row.samples == []
+        measured.sequence(make=lambda: Stale(40), fresh=Right, steps=[call(X)] * 3, timed=True)
+    assert measured.row.samples == []
 
 
-def test_a_schedule_whose_second_pass_means_something_else_is_not_timed(perf):
+def test_a_schedule_whose_second_pass_means_something_else_is_not_timed(measured):
     with pytest.raises(CaseError, match="second pass means something else"):
-        perf.sequence(make=Adds, fresh=Adds, steps=[call(X), call(Y)], stateful=True, timed=True)
+        measured.sequence(
+            make=Adds, fresh=Adds, steps=[call(X), call(Y)], stateful=True, timed=True
+        )
 
 
-def test_a_schedule_that_resets_is_timed(perf):
+def test_a_schedule_that_resets_is_timed(measured):
     steps = [call.reset(), call(X), call(Y)]
-    row = perf.sequence(make=Adds, fresh=Adds, steps=steps, stateful=True, timed=True)
+    row = measured.sequence(make=Adds, fresh=Adds, steps=steps, stateful=True, timed=True)
     assert row.samples
 
 
@@ -115,6 +117,6 @@ def test_a_schedule_that_resets_is_timed(perf):
         ([call(X).raising(ValueError)], "cannot raise"),
     ],
 )
-def test_what_is_no_unit_is_not_timed(perf, steps, says):
+def test_what_is_no_unit_is_not_timed(measured, steps, says):
     with pytest.raises(CaseError, match=says):
-        perf.sequence(make=Right, fresh=Right, steps=steps, timed=True)
+        measured.sequence(make=Right, fresh=Right, steps=steps, timed=True)

@@ -127,11 +127,13 @@ def test_counts_repeat_and_are_kept(monkeypatch):
         inspect(double(), 80)
 
 
-def test_a_broken_or_unwritable_cache_is_no_error(tmp_path):
+def test_a_broken_or_unwritable_cache_is_no_error(tmp_path, monkeypatch):
     first = inspect(double(), 80)
     files = list((tmp_path / "own" / "rightfast" / "sass").iterdir())
     assert len(files) == 1
     files[0].write_text("{")
+    assert inspect(double(), 80) == first
+    monkeypatch.setenv("XDG_CACHE_HOME", str(files[0]))  # no folder can be made there
     assert inspect(double(), 80) == first
 
 

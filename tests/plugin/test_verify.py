@@ -11,6 +11,8 @@ import pytest
 import torch
 
 from pytest_rightfast import CaseError, PerfCase, WrongAnswer
+from pytest_rightfast.evaluate import answer
+from pytest_rightfast.verify import Verifier
 
 X = torch.randn(6, 8, generator=torch.Generator().manual_seed(5))
 
@@ -377,6 +379,42 @@ class TestOutputs:
         assert (
             measure(lambda x: x.sum().item(), X, reference=lambda x: x.sum().item()).status == "ok"
         )
+
+
+@pytest.mark.parametrize("make", [lambda x: x, lambda x: x.numpy()], ids=["torch", "numpy"])
+def test_reused_memory_where_all_draws_are_equal(verify, make):
+    """A static buffer shows though each call writes what is there already."""
+    words, table = make(X.sort().values), make(torch.rand(3))
+    buffer = make(torch.empty(6, 8))
+
+    def static(x):
+        buffer[:] = x * 2
+        return buffer
+
+    def fresh(x):
+        return x * 2, table
+
+    with pytest.raises(WrongAnswer, match="memory was reused"):
+        verify(static, words, reference=lambda x: x * 2, vary=False)
+    kept = table.copy() if isinstance(table, np.ndarray) else table.clone()
+    row = verify(fresh, words, reference=lambda x: (x * 2, kept), vary=False)
+    assert row.status == "ok"
+    assert (table == kept).all()
+
+
+def test_reused_memory_shows_before_timing():
+    """The gate verifies without timing, and asks for nothing after it."""
+    buffer = torch.empty(6, 8)
+    case = PerfCase(inputs=lambda g: (torch.randn(6, 8, generator=g),), reference=torch.sin)
+
+    def before(function):
+        def ask(call):
+            return answer(function, call, case)
+
+        return Verifier(case, ask, 1, {}, lambda work, *args: work(*args)).before()
+
+    assert before(torch.sin) is None
+    assert "memory was reused" in before(lambda x: buffer.copy_(x.sin())).what
 
 
 class TestCheck:

@@ -47,6 +47,8 @@ def extend(x: Tensor, before: int, after: int, mode: str, dim: int) -> Tensor:
     A signal shorter than the border is extended several times: an extension of an extension
     is the extension, in each of these modes.
     """
+    if not (before or after):
+        return x
     if mode == "periodization":
         if x.shape[dim] % 2:
             x, after = torch.cat((x, x.narrow(dim, x.shape[dim] - 1, 1)), dim), after - 1
@@ -81,16 +83,18 @@ def strips(
 
 def _strip(x: Tensor, width: int, mode: str, dim: int, at_end: bool) -> Tensor:
     n = x.shape[dim]
-    edge = x.narrow(dim, n - 1 if at_end else 0, 1)
+    if mode == "periodic":
+        return x.narrow(dim, 0 if at_end else n - width, width)
+    if mode == "symmetric":
+        return x.narrow(dim, n - width if at_end else 0, width).flip(dim)
     if mode == "zero":
-        return edge.new_zeros([*x.shape[:dim], width, *x.shape[dim + 1 :]])
+        return x.new_zeros([*x.shape[:dim], width, *x.shape[dim + 1 :]])
+    edge = x.narrow(dim, n - 1 if at_end else 0, 1)
     if mode == "constant" or (mode == "smooth" and n == 1):
         return torch.cat([edge] * width, dim)
     if mode == "smooth":
         inner = x.narrow(dim, n - 2 if at_end else 1, 1)
         return edge + ramp(x, width, dim, at_end) * (edge - inner)
-    if mode == "periodic":
-        return x.narrow(dim, 0 if at_end else n - width, width)
     skip = 1 if mode in ("reflect", "antireflect") else 0
     mirrored = x.narrow(dim, n - width - skip if at_end else skip, width).flip(dim)
     if mode == "antisymmetric":

@@ -1,23 +1,20 @@
 """Splitting a signal into its even and odd samples, and weaving them back.
 
-torch copies a stride-2 slice one element at a time, five to eight times slower than it copies
-a run. Two contiguous, vectorised ways around it, for rows of single samples:
-
-    split   a pair of float32 is one int64: its low half is a narrowing conversion, its high
-            half a shift and a narrowing conversion (on a little-endian machine)
-    weave   torch.complex writes its two inputs alternately
+torch reads and writes stride-2 slices of single samples one element at a time, five to eight
+times slower than runs. So a filter of many taps copies each phase to a run first; and
+torch.complex, which writes its two inputs alternately, weaves them, vectorised.
 """
 
-import sys
 from collections.abc import Sequence
 
 import torch
 from torch import Tensor
 
-from rightfast_kernels.dwt.extension import extend, schedule, strips
-
 # With this many contiguous numbers at each place of the axis, stride-2 rows are long runs.
 LONG_RUN = 16
+# Up to these many taps (Haar), and below this many reads in all, slow strides cost least.
+FEW_TAPS = 2
+FEW_READS = 1 << 14
 
 
 def _batched(x: Tensor) -> bool:
@@ -36,60 +33,45 @@ def scale(x: Tensor, factor: float, out: Tensor) -> None:
         torch.mul(x, factor, out=out)
 
 
-def split(x: Tensor, before: int, after: int, mode: str) -> list[Tensor]:
-    """Even and odd samples of the extension of x, (rows, n, inner); n + before + after is even."""
-    n = x.shape[1]
-    if mode == "periodization" or len(schedule(n, before, after, mode)) > 1:
-        x, before, after = extend(x, before, after, mode, 1), 0, 0
-        n = x.shape[1]
-    left, right = strips(x, before, after, mode, 1)
-    if _pairs_are_words(x):
-        whole = x if left is None and right is None else _joined(left, x, right)
-        return _split_words(whole)
-    if left is None and right is None and x.shape[2] >= LONG_RUN:
-        return [x[:, 0::2], x[:, 1::2]]
-    found = []
-    for p in (0, 1):
-        # The first sample of phase p in each part, by its place in the whole.
-        parts = ((left, p), (x, (p - before) % 2), (right, (p - before - n) % 2))
-        found.append(torch.cat([t[:, s::2] for t, s in parts if t is not None], 1))
-    return found
+def weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
+    """The sum of factor * x over the terms (x, factor)."""
+    (x, factor), *rest = terms
+    if factor == 1 and rest:
+        second, alpha = rest.pop(0)
+        total = torch.add(x, second, alpha=alpha)
+    else:
+        total = x * factor
+    for x, factor in rest:
+        total.add_(x, alpha=factor)
+    return total
 
 
-def _joined(*parts: Tensor | None) -> Tensor:
-    return torch.cat([t for t in parts if t is not None], 1)
+def every_other(x: Tensor, start: int, dim: int) -> Tensor:
+    """x[start::2] along ``dim``: a view."""
+    return x[(slice(None),) * dim + (slice(start, None, 2),)]
 
 
-def _pairs_are_words(x: Tensor) -> bool:
-    return (
-        x.shape[2] == 1
-        and x.dtype == torch.float32
-        and x.device.type == "cpu"
-        and sys.byteorder == "little"
-        and not _batched(x)
-    )
+def split(x: Tensor, taps: int, dim: int) -> list[Tensor]:
+    """Even and odd samples of x along ``dim``, for ``taps`` reads of each."""
+    parts = [every_other(x, p, dim) for p in (0, 1)]
+    return parts if strides_are_cheap(x, taps, dim) else [part.contiguous() for part in parts]
 
 
-def _split_words(x: Tensor) -> list[Tensor]:
-    x = x.contiguous()
-    if x.storage_offset() % 2:  # an odd offset cannot be viewed as 64-bit words
-        x = x.clone()
-    words = x.view(x.shape[0], x.shape[1]).view(torch.int64)
-    halves = (words.to(torch.int32), (words >> 32).to(torch.int32))
-    return [half.view(torch.float32).unsqueeze(2) for half in halves]
+def strides_are_cheap(x: Tensor, taps: int, dim: int) -> bool:
+    """Whether to run ``taps`` operations on every other place of x rather than to copy first."""
+    return taps <= FEW_TAPS or x.stride(dim) >= LONG_RUN or x.numel() * taps < FEW_READS
 
 
-def weave(parts: Sequence[Tensor], start: int, out: Tensor) -> None:
+def weave(parts: Sequence[Tensor], start: int, out: Tensor, dim: int) -> None:
     """out[i] = sample start + i of the signal whose even and odd samples are ``parts``."""
-    n, inner = out.shape[1], out.shape[2]
-    alternate = inner == 1 and n and n % 2 == 0 and out.is_contiguous()
-    if alternate and not out.dtype.is_complex and not _batched(out):
-        first, second = (
-            parts[(start + j) % 2].narrow(1, (start + j) // 2, n // 2).squeeze(2) for j in (0, 1)
-        )
-        pairs = torch.view_as_complex(out.view(out.shape[0], n // 2, 2))
-        torch.complex(first, second, out=pairs)
+    n = out.shape[dim]
+    pieces = [
+        parts[(start + j) % 2].narrow(dim, (start + j) // 2, (n + 1 - j) // 2) for j in (0, 1)
+    ]
+    last = dim == out.ndim - 1 and out.is_contiguous()
+    if last and n % 2 == 0 and n and not out.dtype.is_complex and not _batched(out):
+        pairs = torch.view_as_complex(out.view(*out.shape[:-1], n // 2, 2))
+        torch.complex(*pieces, out=pairs)
         return
     for j in (0, 1):
-        here = out[:, j::2]
-        here.copy_(parts[(start + j) % 2].narrow(1, (start + j) // 2, here.shape[1]))
+        every_other(out, j, dim).copy_(pieces[j])

@@ -12,45 +12,61 @@ input channel is several times slower than either. Two primitives do everything:
     analysis  = correlate . extend                  its adjoint = fold . scatter
     synthesis = fold . scatter                      its adjoint = correlate . extend
 
-where a synthesis step "folds" by cropping (or periodically, in periodization). Tensors are
-(rows, length, inner) here, the transformed axis in the middle. A tap of exactly 0 is skipped.
+where a synthesis step "folds" by cropping (or periodically, in periodization). A tap of exactly
+0 is skipped.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
 from rightfast_kernels.dwt import phases
-from rightfast_kernels.dwt.extension import fold, fold_strips, schedule
+from rightfast_kernels.dwt.extension import extend, fold, fold_strips, schedule
 from rightfast_kernels.dwt.reference import borders, coeff_len
 
 Taps = Sequence[float]
+Step = Callable[[list[Tensor], int], list[Tensor]]
 
-# Samples per block: the block, its phases and its bands should stay in a core's L2 cache.
-BLOCK = 1 << 16
+# Samples per block of a large signal: what one block makes should stay in the caches, and the
+# calls should be few.
+BLOCK = 1 << 19
 
 
 def analysis(x: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int) -> tuple[Tensor, Tensor]:
     """`reference.analysis`, for float taps."""
-    taps, n = len(dec_lo), x.shape[dim]
-    length = coeff_len(n, taps, mode)
-    sides = borders(n, taps, mode)
-    return _correlated(x, (dec_lo[::-1], dec_hi[::-1]), *sides, length, mode, dim)
+    taps, n = (dec_lo[::-1], dec_hi[::-1]), x.shape[dim]
+    before, after = borders(n, len(dec_lo), mode)
+    length = coeff_len(n, len(dec_lo), mode)
+
+    def step(block: list[Tensor], d: int) -> list[Tensor]:
+        return _correlated(block[0], taps, before, after, mode, d)
+
+    lo, hi = _blockwise(step, [x], [length, length], dim)
+    return lo, hi
 
 
 def analysis_adjoint(
     lo: Tensor, hi: Tensor, dec_lo: Taps, dec_hi: Taps, mode: str, dim: int, n: int
 ) -> Tensor:
     """The adjoint of `analysis`: gradients of the bands -> gradient of the n samples."""
+    taps = (dec_lo[::-1], dec_hi[::-1])
     before, after = borders(n, len(dec_lo), mode)
-    return _scattered((lo, hi), (dec_lo[::-1], dec_hi[::-1]), before, n, after, mode, dim)
+
+    def step(block: list[Tensor], d: int) -> list[Tensor]:
+        return [_scattered(block, taps, before, n, after, mode, d)]
+
+    return _blockwise(step, [lo, hi], [n], dim)[0]
 
 
 def synthesis(lo: Tensor, hi: Tensor, rec_lo: Taps, rec_hi: Taps, mode: str, dim: int) -> Tensor:
     """`reference.synthesis`, for float taps."""
     side, how = _synthesis_border(len(rec_lo), mode)
     n = 2 * lo.shape[dim] + len(rec_lo) - 2 - 2 * side
-    return _scattered((lo, hi), (rec_lo, rec_hi), side, n, side, how, dim)
+
+    def step(block: list[Tensor], d: int) -> list[Tensor]:
+        return [_scattered(block, (rec_lo, rec_hi), side, n, side, how, d)]
+
+    return _blockwise(step, [lo, hi], [n], dim)[0]
 
 
 def synthesis_adjoint(
@@ -59,23 +75,55 @@ def synthesis_adjoint(
     """The adjoint of `synthesis`: gradient of the samples -> gradients of the bands."""
     side, how = _synthesis_border(len(rec_lo), mode)
     length = (g.shape[dim] + 2 * side - len(rec_lo) + 2) // 2
-    return _correlated(g, (rec_lo, rec_hi), side, side, length, how, dim)
+
+    def step(block: list[Tensor], d: int) -> list[Tensor]:
+        return _correlated(block[0], (rec_lo, rec_hi), side, side, how, d)
+
+    lo, hi = _blockwise(step, [g], [length, length], dim)
+    return lo, hi
 
 
 def _synthesis_border(taps: int, mode: str) -> tuple[int, str]:
     return (taps // 2 - 1, "periodic") if mode == "periodization" else (taps - 2, "zero")
 
 
+def _blockwise(step: Step, inputs: list[Tensor], lengths: list[int], dim: int) -> list[Tensor]:
+    """``step(inputs, dim)``; of a large signal block by block, into outputs of these lengths."""
+    blocks = -(-max(x.numel() for x in inputs) // BLOCK)
+    if blocks <= 1:
+        return step(inputs, dim)
+    before, after = inputs[0].shape[:dim], inputs[0].shape[dim + 1 :]
+    outputs = [inputs[0].new_empty((*before, length, *after)) for length in lengths]
+    rows, inner = before.numel(), after.numel()
+    sources, targets = (
+        [t.reshape(rows, t.shape[dim], inner) for t in some] for some in (inputs, outputs)
+    )
+    axis, size = (0, rows) if rows > 1 else (2, inner)
+    width = max(1 if axis == 0 else 64, -(-size // blocks))
+    for start in range(0, size, width):
+        count = min(width, size - start)
+        results = step([t.narrow(axis, start, count) for t in sources], 1)
+        for target, result in zip(targets, results, strict=True):
+            target.narrow(axis, start, count).copy_(result)
+    return outputs
+
+
 def _correlated(
-    x: Tensor, taps: Sequence[Taps], before: int, after: int, length: int, mode: str, dim: int
-) -> tuple[Tensor, Tensor]:
-    shape = [*x.shape[:dim], length, *x.shape[dim + 1 :]]
-    lo, hi = x.new_empty(shape), x.new_empty(shape)
-    for x3, lo3, hi3 in _blocks([x, lo, hi], dim):
-        parts = phases.split(x3, before, after, mode)
-        for out, filter_ in ((lo3, taps[0]), (hi3, taps[1])):
-            _correlate(parts, filter_, out)
-    return lo, hi
+    x: Tensor, taps: Sequence[Taps], before: int, after: int, mode: str, dim: int
+) -> list[Tensor]:
+    e = extend(x, before, after, mode, dim)
+    length = (e.shape[dim] - len(taps[0]) + 2) // 2
+    parts = phases.split(e, len(taps[0]), dim)
+    found = []
+    for filter_ in taps:
+        terms = []
+        for t, tap in reversed(list(enumerate(filter_))):  # the order that rounds least
+            if tap != 0:
+                part = parts[t % 2]
+                whole = part.shape[dim] == length
+                terms.append((part if whole else part.narrow(dim, t // 2, length), tap))
+        found.append(phases.weighted(terms or [(parts[0].narrow(dim, 0, length), 0.0)]))
+    return found
 
 
 def _scattered(
@@ -88,86 +136,58 @@ def _scattered(
     dim: int,
 ) -> Tensor:
     like = bands[0]
-    out = like.new_empty([*like.shape[:dim], n, *like.shape[dim + 1 :]])
-    for lo3, hi3, out3 in _blocks([*bands, out], dim):
-        if mode == "zero" or not (before or after):
-            _scatter_crop((lo3, hi3), taps, before, out3)
-        else:
-            _scatter_fold((lo3, hi3), taps, before, after, mode, out3)
+    out = like.new_empty((*like.shape[:dim], n, *like.shape[dim + 1 :]))
+    if mode == "zero" or not (before or after):
+        _scatter_crop(bands, taps, before, out, dim)
+    else:
+        _scatter_fold(bands, taps, before, after, mode, out, dim)
     return out
 
 
-def _blocks(tensors: Sequence[Tensor], dim: int) -> Iterator[list[Tensor]]:
-    """The tensors as (rows, length, inner), in blocks of rows, or of inner for a single row."""
-    shape = tensors[0].shape
-    rows, inner = _product(shape[:dim]), _product(shape[dim + 1 :])
-    whole = [t.reshape(rows, t.shape[dim], inner) for t in tensors]
-    count = -(-max(t.numel() for t in tensors) // BLOCK)
-    if count <= 1:
-        yield whole
-        return
-    axis, size = (0, rows) if rows > 1 else (2, inner)
-    step = max(1 if axis == 0 else 64, -(-size // count))
-    for start in range(0, size, step):
-        yield [t.narrow(axis, start, min(step, size - start)) for t in whole]
-
-
-def _product(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total
-
-
-def _correlate(parts: Sequence[Tensor], taps: Taps, out: Tensor) -> None:
-    length, empty = out.shape[1], True
-    for t, tap in enumerate(taps):
-        if tap == 0:
-            continue
-        window = parts[t % 2].narrow(1, t // 2, length)
-        if empty:
-            phases.scale(window, tap, out)
-            empty = False
-        else:
-            out.add_(window, alpha=tap)
-    if empty:
-        out.zero_()
-
-
 def _scatter(
-    bands: Sequence[Tensor], taps: Sequence[Taps], p: int, first: int, out: Tensor
+    bands: Sequence[Tensor], taps: Sequence[Taps], p: int, first: int, out: Tensor, dim: int
 ) -> None:
     """out[q] = e[2 (first + q) + p], e as in the head of this file, summed over the bands."""
-    length, count, empty = bands[0].shape[1], out.shape[1], True
+    if len(bands) > 1 and len(taps[0]) > 2:
+        # Each band in a sum of its own: a fifth less rounding error than one running sum.
+        rest = out.new_empty(out.shape)
+        _scatter(bands[:1], taps[:1], p, first, out, dim)
+        _scatter(bands[1:], taps[1:], p, first, rest, dim)
+        out.add_(rest)
+        return
+    length, count, empty = bands[0].shape[dim], out.shape[dim], True
     for band, filter_ in zip(bands, taps, strict=True):
         for m, tap in enumerate(filter_[p::2]):
             start, stop = max(first, m), min(first + count, m + length)
             if tap == 0 or start >= stop:
                 continue
-            source = band.narrow(1, start - m, stop - start)
-            if not empty:
-                out.narrow(1, start - first, stop - start).add_(source, alpha=tap)
-            elif stop - start == count:
+            width = stop - start
+            source = band if width == length else band.narrow(dim, start - m, width)
+            target = out if width == count else out.narrow(dim, start - first, width)
+            if empty and width == count:
                 phases.scale(source, tap, out)
             else:
-                out.zero_().narrow(1, start - first, stop - start).add_(source, alpha=tap)
+                if empty:
+                    out.zero_()
+                target.add_(source, alpha=tap)
             empty = False
     if empty:
         out.zero_()
 
 
-def _scatter_crop(bands: Sequence[Tensor], taps: Sequence[Taps], before: int, out: Tensor) -> None:
+def _scatter_crop(
+    bands: Sequence[Tensor], taps: Sequence[Taps], before: int, out: Tensor, dim: int
+) -> None:
     """out = e without its first ``before`` samples and what is past the end of out."""
-    rows, n, inner = out.shape
-    in_place = inner >= phases.LONG_RUN
+    in_place = phases.strides_are_cheap(out, len(taps[0]), dim)
     parts = []
     for j in (0, 1):  # out[j::2] is phase (before + j) % 2
-        count, first = (n + 1 - j) // 2, (before + j) // 2
-        part = out[:, j::2] if in_place else out.new_empty((rows, count, inner))
-        _scatter(bands, taps, (before + j) % 2, first, part)
+        part = phases.every_other(out, j, dim)
+        part = part if in_place else part.new_empty(part.shape)
+        _scatter(bands, taps, (before + j) % 2, (before + j) // 2, part, dim)
         parts.append(part)
     if not in_place:
-        phases.weave(parts, 0, out)
+        phases.weave(parts, 0, out, dim)
 
 
 def _scatter_fold(
@@ -177,20 +197,24 @@ def _scatter_fold(
     after: int,
     mode: str,
     out: Tensor,
+    dim: int,
 ) -> None:
     """out = the fold of e: what lies outside is added where the extension had read it."""
-    rows, n, inner = out.shape
-    count = bands[0].shape[1] + len(taps[0]) // 2 - 1
-    parts = [out.new_empty((rows, count, inner)) for _ in (0, 1)]
+    n = out.shape[dim]
+
+    def piece(size: int) -> Tensor:
+        return out.new_empty((*out.shape[:dim], size, *out.shape[dim + 1 :]))
+
+    parts = [piece(bands[0].shape[dim] + len(taps[0]) // 2 - 1) for _ in (0, 1)]
     for p in (0, 1):
-        _scatter(bands, taps, p, 0, parts[p])
+        _scatter(bands, taps, p, 0, parts[p], dim)
     if mode == "periodization" or len(schedule(n, before, after, mode)) > 1:
-        e = out.new_empty((rows, before + n + after, inner))
-        phases.weave(parts, 0, e)
-        out.copy_(fold(e, before, n, mode, 1))
+        e = piece(before + n + after)
+        phases.weave(parts, 0, e, dim)
+        out.copy_(fold(e, before, n, mode, dim))
         return
-    left, right = (out.new_empty((rows, width, inner)) for width in (before, after))
-    phases.weave(parts, before, out)
-    phases.weave(parts, 0, left)
-    phases.weave(parts, before + n, right)
-    fold_strips(out, left, right, mode, 1)
+    left, right = piece(before), piece(after)
+    phases.weave(parts, before, out, dim)
+    phases.weave(parts, 0, left, dim)
+    phases.weave(parts, before + n, right, dim)
+    fold_strips(out, left, right, mode, dim)

@@ -7,7 +7,6 @@ them) and where filters are tensors that may learn.
 """
 
 from collections.abc import Sequence
-from itertools import product
 from typing import Any
 
 from rightfast_kernels.dwt import polyphase, reference
@@ -15,8 +14,16 @@ from rightfast_kernels.dwt.linear import LinearMap
 from rightfast_kernels.dwt.reference import coeff_len
 from torch import Tensor
 
-from rightfast.wavelets.inputs import check_length, computed, result_dtype
-from rightfast.wavelets.step import Axes, Bands, analyse, analyse_adjoint, derivatives, plain_ops
+from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
+from rightfast.wavelets.step import (
+    Axes,
+    Bands,
+    analyse,
+    analyse_adjoint,
+    band_keys,
+    derivatives,
+    plain_ops,
+)
 
 
 def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
@@ -30,7 +37,7 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
             check_length(shape[dim], mode)
             shape[dim] = coeff_len(shape[dim], wavelet.dec_len, mode)
         shapes.append(tuple(shape))
-    dtype, data = result_dtype(x), computed(x)
+    dtype, data = result_dtype(x), computed(x).contiguous()
     if plain_ops(axes):
         flat = _analyse_levels(data, axes, depth, reference)
     elif derivatives(data):
@@ -40,7 +47,7 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
         )(data)
     else:
         flat = _analyse_levels(data, axes, depth, polyphase)
-    return _unflatten([band.to(dtype) for band in flat], len(axes), depth)
+    return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
 
 
 def _analyse_levels(x: Tensor, axes: Axes, depth: int, kernel: Any) -> tuple[Tensor, ...]:
@@ -63,6 +70,6 @@ def _analyse_levels_adjoint(
 
 
 def _unflatten(flat: Sequence[Tensor], count: int, depth: int) -> tuple[Tensor, list[Bands]]:
-    keys = ["".join(key) for key in product("ad", repeat=count)][1:]
+    keys = band_keys(count)[1:]
     levels = [flat[1 + i * len(keys) :][: len(keys)] for i in range(depth)]
     return flat[0], [dict(zip(keys, level, strict=True)) for level in levels]

@@ -60,7 +60,12 @@ def _from_array(data: Any, what: str) -> Tensor:
 
 def computed(x: Tensor) -> Tensor:
     """``x`` in the dtype that it is computed in."""
-    return x.to(_COMPUTED[x.dtype])
+    return cast(x, _COMPUTED[x.dtype])
+
+
+def cast(x: Tensor, dtype: torch.dtype) -> Tensor:
+    """``x.to(dtype)``, without the call where there is nothing to do."""
+    return x if x.dtype == dtype else x.to(dtype)
 
 
 def result_dtype(x: Tensor) -> torch.dtype:
@@ -98,7 +103,7 @@ def check_axes(axes: Any, ndim: int, caller: str, count: int | None = None) -> l
     """
     if axes is None:
         return list(range(ndim))
-    given = [axes] if isinstance(axes, int) else list(axes)
+    given = [axes] if hasattr(axes, "__index__") else list(axes)
     if count is not None and len(given) != count:
         raise ValueError(f"Expected {count} axes, got {len(given)}: {given}")
     numbers = [check_axis(axis, ndim) for axis in given]

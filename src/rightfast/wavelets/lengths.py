@@ -1,15 +1,16 @@
 """Lengths and levels: how many samples a transform gives, and how deep it may go."""
 
+import math
 import operator
-import warnings
 from collections.abc import Sequence
+from itertools import product
 from typing import Any
 
 import pywt
 from rightfast_kernels.dwt.reference import coeff_len
 
 from rightfast.wavelets.inputs import check_axes
-from rightfast.wavelets.modes import as_mode
+from rightfast.wavelets.modes import as_mode, modes_per_axis, warn
 from rightfast.wavelets.wavelet import Wavelet, as_wavelet, wavelets_per_axis
 
 
@@ -88,9 +89,47 @@ def check_level(sizes: Sequence[int], wavelets: Sequence[Wavelet], level: Any) -
     if wanted < 0:
         raise ValueError(f"Level value of {wanted} is too low . Minimum level is 0.")
     if wanted > most:
-        warnings.warn(
+        warn(
             f"Level value of {wanted} is too high: all coefficients will experience boundary "
             "effects.",
-            stacklevel=3,
+            UserWarning,
         )
     return wanted
+
+
+def wavedecn_shapes(
+    shape: Sequence[int],
+    wavelet: Any,
+    mode: Any = "symmetric",
+    level: int | None = None,
+    axes: Any = None,
+) -> list[Any]:
+    """The shapes that `wavedecn` gives for data of this ``shape``, in the same structure.
+
+    Arguments and errors as `wavedecn`.
+    """
+    shape = tuple(shape)
+    if not shape:
+        raise ValueError("Expected at least 1D input data.")
+    dims = check_axes(axes, len(shape), "wavedecn_shapes")
+    wavelets, modes = wavelets_per_axis(wavelet, len(dims)), modes_per_axis(mode, len(dims))
+    found: list[Any] = []
+    for _ in range(check_level([shape[d] for d in dims], wavelets, level)):
+        low = list(shape)
+        for dim, w, m in zip(dims, wavelets, modes, strict=True):
+            low[dim] = coeff_len(low[dim], w.dec_len, m)
+        shape = tuple(low)
+        found.insert(0, {"".join(key): shape for key in product("ad", repeat=len(dims))})
+        del found[0]["a" * len(dims)]
+    return [shape, *found]
+
+
+def wavedecn_size(shapes: Any) -> int:
+    """How many coefficients there are, from `wavedecn_shapes` or from `wavedecn`'s result.
+
+    Raises ValueError for None among the bands.
+    """
+    entries = [shapes[0]] + [band for level in shapes[1:] for band in level.values()]
+    if any(entry is None for entry in entries):
+        raise ValueError("Setting coefficient arrays to None is not supported.")
+    return sum(math.prod(getattr(entry, "shape", entry)) for entry in entries)

@@ -1,9 +1,11 @@
 """Signal extension modes: PyWavelets' names and numbers, and how a mode argument is read."""
 
+import sys
 import warnings
 from collections.abc import Iterable
 from typing import Any, ClassVar
 
+import torch
 from rightfast_kernels.dwt.extension import MODES
 
 # The names that PyWavelets has renamed and still takes, with a DeprecationWarning.
@@ -58,16 +60,25 @@ _NUMBERS: dict[str, int] = {name: getattr(Modes, name) for name in MODES}
 _NAMES: dict[int, str] = {number: name for name, number in _NUMBERS.items()}
 
 
+def warn(message: str, category: type[Warning]) -> None:
+    """Warns at the line that called this package; not while torch.compile traces, which cannot."""
+    if torch.compiler.is_compiling():
+        return
+    level, frame = 1, sys._getframe()
+    while frame.f_back and frame.f_globals.get("__name__", "").startswith("rightfast."):
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, category, stacklevel=level)
+
+
 def as_mode(mode: Any) -> str:
     """The name of a mode given by name, old name, or PyWavelets' number."""
     if isinstance(mode, str):
         if mode in _NUMBERS:
             return mode
         if mode in _OLD_NAMES:
-            warnings.warn(
+            warn(
                 f"{mode} has been renamed to {_OLD_NAMES[mode]}; use the new name",
                 DeprecationWarning,
-                stacklevel=4,
             )
             return _OLD_NAMES[mode]
         raise ValueError(f"Unknown mode name {mode!r}; expected one of {Modes.modes}.")

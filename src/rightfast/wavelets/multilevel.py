@@ -11,10 +11,10 @@ import numpy as np
 from torch import Tensor
 
 from rightfast.wavelets.decompose import decompose
-from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
+from rightfast.wavelets.inputs import as_tensor, check_axes
 from rightfast.wavelets.lengths import check_level
 from rightfast.wavelets.reconstruct import reconstruct
-from rightfast.wavelets.single import check_bands, prepare
+from rightfast.wavelets.single import check_bands, prepare, prepare_one
 from rightfast.wavelets.step import Axes, Bands
 
 
@@ -36,8 +36,7 @@ def wavedec(
         TypeError: data that is not numeric, a level that is not an integer.
     """
     x = as_tensor(data)
-    dims = [check_axis(axis, x.ndim)]
-    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level)
     return [low, *(bands["d"] for bands in details)]
 
 
@@ -66,8 +65,7 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
     low = None if first is None else as_tensor(first, "the approximation")
     details = [{} if d is None else {"d": as_tensor(d, "a detail")} for d in rest]
     ndim = _ndim(low, details)
-    dim = check_axis(axis, ndim, "coefficient")
-    return reconstruct(low, details, prepare(wavelet, mode, [dim], ndim))
+    return reconstruct(low, details, prepare_one(wavelet, mode, axis, ndim, "coefficient"))
 
 
 def wavedec2(

@@ -9,7 +9,7 @@ from rightfast_kernels.dwt import polyphase, reference
 from rightfast_kernels.dwt.linear import LinearMap
 from torch import Tensor
 
-from rightfast.wavelets.inputs import common_dtype, computed
+from rightfast.wavelets.inputs import cast, common_dtype, computed
 from rightfast.wavelets.step import (
     Axes,
     Bands,
@@ -43,16 +43,16 @@ def reconstruct(
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
-    data = [computed(band.to(dtype)) for band in given]
+    data = [computed(cast(band, dtype)).contiguous() for band in given]
     if plain_ops(axes):
-        return _up(data, levels, axes, reference).to(dtype)
+        return cast(_up(data, levels, axes, reference), dtype)
     if not any(derivatives(band) for band in data):
-        return _up(data, levels, axes, polyphase).to(dtype)
+        return cast(_up(data, levels, axes, polyphase), dtype)
     (x,) = LinearMap(
         lambda *flat: (_up(flat, levels, axes, polyphase),),
         lambda g: _up_adjoint(g, levels, axes, polyphase),
     )(*data)
-    return x.to(dtype)
+    return cast(x, dtype)
 
 
 def _plan(

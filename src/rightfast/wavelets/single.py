@@ -6,10 +6,10 @@ from torch import Tensor
 
 from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
-from rightfast.wavelets.modes import modes_per_axis
+from rightfast.wavelets.modes import as_mode, modes_per_axis
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.step import Axes, Bands
-from rightfast.wavelets.wavelet import wavelets_per_axis
+from rightfast.wavelets.wavelet import as_wavelet, wavelets_per_axis
 
 Details2 = tuple[Tensor, Tensor, Tensor]
 
@@ -34,8 +34,7 @@ def dwt(data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> tup
         TypeError: data that is not numeric.
     """
     x = as_tensor(data)
-    axes = prepare(wavelet, mode, [check_axis(axis, x.ndim)], x.ndim)
-    low, (details,) = decompose(x, axes, 1)
+    low, (details,) = decompose(x, prepare_one(wavelet, mode, axis, x.ndim), 1)
     return low, details["d"]
 
 
@@ -66,7 +65,7 @@ def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1
             f"{tuple(low.shape)} and cD {tuple(high.shape)}"
         )
     ndim = (high if low is None else low).ndim  # type: ignore[union-attr]
-    axes = prepare(wavelet, mode, [check_axis(axis, ndim, "coefficient")], ndim)
+    axes = prepare_one(wavelet, mode, axis, ndim, "coefficient")
     return reconstruct(low, [{} if high is None else {"d": high}], axes)
 
 
@@ -74,6 +73,11 @@ def prepare(wavelet: Any, mode: Any, dims: list[int], ndim: int) -> Axes:
     """(dimension counted from the end, wavelet, mode) for each axis."""
     wavelets, modes = wavelets_per_axis(wavelet, len(dims)), modes_per_axis(mode, len(dims))
     return list(zip([dim - ndim for dim in dims], wavelets, modes, strict=True))
+
+
+def prepare_one(wavelet: Any, mode: Any, axis: Any, ndim: int, what: str = "data") -> Axes:
+    """The same for the functions of one axis, which take one wavelet and one mode."""
+    return [(check_axis(axis, ndim, what) - ndim, as_wavelet(wavelet), as_mode(mode))]
 
 
 def dwtn(data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> dict[str, Tensor]:

@@ -162,7 +162,7 @@ def _even(bank: Sequence[Tensor]) -> TensorBank:
 
 
 def as_wavelet(wavelet: Any) -> Wavelet:
-    """A `Wavelet` from a name, a `Wavelet`, or PyWavelets' own object."""
+    """A `Wavelet` from a name, a `Wavelet`, PyWavelets' object, or any with a ``filter_bank``."""
     if isinstance(wavelet, Wavelet):
         return wavelet
     if isinstance(wavelet, pywt.ContinuousWavelet):
@@ -175,6 +175,8 @@ def as_wavelet(wavelet: Any) -> Wavelet:
         if built_in is None or built_in[0] != bank_of(wavelet):
             return Wavelet(wavelet.name, wavelet)
         return Wavelet(wavelet.name)
+    if hasattr(wavelet, "filter_bank"):
+        return Wavelet(getattr(wavelet, "name", None), wavelet)
     return Wavelet(wavelet)
 
 
@@ -183,7 +185,8 @@ def wavelets_per_axis(wavelet: Any, count: int) -> list[Wavelet]:
 
     Raises ValueError if the sequence is of another length, or for anything else.
     """
-    if isinstance(wavelet, (str, Wavelet, pywt.Wavelet)):
+    one = isinstance(wavelet, (str, pywt.ContinuousWavelet)) or hasattr(wavelet, "filter_bank")
+    if one:
         return [as_wavelet(wavelet)] * count
     if not isinstance(wavelet, Iterable):
         raise ValueError(

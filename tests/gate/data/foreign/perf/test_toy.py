@@ -2,7 +2,7 @@ import pytest
 import torch
 import toy
 
-from pytest_rightfast import peer
+from pytest_rightfast import call, peer
 
 
 def draw(batch=2):
@@ -45,6 +45,10 @@ def test_repaired(perf):
 @pytest.mark.perf_backends(ours=toy.negate, theirs=peer(toy.noisy))
 def test_negate(perf, backend):
     perf(backend, draw(), reference=lambda x: -x)
+
+
+def test_steps(perf):
+    perf.sequence(make=lambda: toy.double, fresh=lambda: toy.double, steps=[call(draw())])
 
 
 def test_quits(perf):

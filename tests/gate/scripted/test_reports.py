@@ -1,0 +1,55 @@
+"""What the reports hold, and what strangers can't put into them."""
+
+import json
+
+import pytest
+
+from pytest_rightfast import gate_markdown, gate_report
+
+CASE = "perf/test_a.py::test_a"
+
+
+def test_noise_floor_and_smallest_visible_effect_are_reported(judged, script):
+    report = judged(script(seconds={"head": 1.3e-3}))
+    text = "\n".join(gate_report.lines(report))
+    assert "visible" in text
+    assert "floor" in text
+    (case,) = gate_report.as_json(report)["cases"]
+    assert 0 < case["noise_floor"] < 0.02
+    assert 0.03 < case["smallest_visible"] < 0.1
+    assert len(case["aa_log_ratios"]) == len(case["log_ratios"]) == report.pairs == 6
+    assert case["low"] < case["ratio"] < case["high"]
+
+
+HOSTILE = "a | b\n\n# head <img src=x> `code` [link](http://evil.example) @everyone **bold** $x$"
+
+
+@pytest.fixture
+def hostile(judged, script):
+    name = f"perf/test_a.py::test_a[{HOSTILE}]"
+    made = script([CASE, name])
+    made.verified["head"] = ("wrong", HOSTILE)
+    return judged(made)
+
+
+def test_markdown_escapes_what_strangers_wrote(hostile):
+    text = gate_markdown.document(hostile)
+    for active in (
+        "<img",
+        "`code`",
+        "[link]",
+        "http://",
+        "@everyone",
+        "**bold**",
+        "$x$",
+        "\n# head",
+    ):
+        assert active not in text
+    table = [line for line in text.splitlines() if line.startswith("|")]
+    assert len(table) == 4
+    assert {line.count("|") for line in table} == {len(gate_report.HEADERS) + 1}
+
+
+def test_json_is_strict_and_holds_what_strangers_wrote_as_it_is(hostile):
+    text = json.dumps(gate_report.as_json(hostile), allow_nan=False)
+    assert json.loads(text)["cases"][0]["findings"][0]["reason"] == HOSTILE
