@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -164,19 +163,11 @@ def _error(row: Any) -> float | None:
 
 
 def _percent_of_copy(row: Any) -> dict[str, Any] | None:
-    """The time in percent of what `copy_` of the same bytes takes.
-
-    Returned as two samples, of the first and the second half: too few for asv to call a change, so
-    that the noise of the copy fails nobody; the time itself is compared.
-    """
+    """The time in percent of what `copy_` of the same bytes takes: samples, as asv's times are."""
     if not row.copy_seconds or not row.samples:
         return None
-    middle = len(row.samples) // 2
-    halves = row.samples[:middle] or row.samples, row.samples[middle:]
-    return {
-        "samples": [round(100 * statistics.median(h) / row.copy_seconds, 1) for h in halves],
-        "number": 1,
-    }
+    percents = [round(100 * sample / row.copy_seconds, 1) for sample in _thinned(row.samples)]
+    return {"samples": percents, "number": 1}
 
 
 def _counter(name: str) -> Callable[[Any], Any]:

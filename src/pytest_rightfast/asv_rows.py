@@ -69,17 +69,34 @@ class Rows:
 
     def _measure(self, case: str) -> Measured:
         one = self._ask(case, own_perf=False)
-        if one.status in ("error", "absent") and self.side.top is not None:
+        own = one.status in ("error", "absent") and self.side.top is not None
+        if own:
             # Head's perf file does not run on this commit; its own says whether it has the case.
             one = self._ask(case, own_perf=True)
-            if one.row is not None and one.row.inputs != self._inputs(case):
-                one.reason = "this commit's own perf file draws other inputs, or none are known yet"
-                one.row = None
-        elif one.row is not None and one.status == "ok":
-            write_atomically(self._inputs_file(case), json.dumps(one.row.inputs))
+        if one.row is not None:
+            self._compare(case, one, one.row, own=own)
         stored = [*self._stored(case), one]
         write_atomically(self._file(case, "rows"), json.dumps([asdict(m) for m in stored]))
         return one
+
+    def _compare(self, case: str, one: Measured, row: Row, *, own: bool) -> None:
+        """What all commits share: the inputs, and how fast this machine copies their bytes.
+
+        The first row settles both: a copy measured anew for each commit would make changes of its
+        own noise.
+        """
+        file = self.folder / "rows" / f"{_hash(case)}.shared.json"
+        shared = _read(file)
+        if shared is None and not own:
+            shared = {"inputs": row.inputs, "copy_seconds": row.copy_seconds}
+            write_atomically(file, json.dumps(shared))
+        if shared is None or row.inputs != shared["inputs"]:
+            one.row = None
+            one.reason = (
+                "draws other inputs here than at the first commit, or that is not known yet"
+            )
+        else:
+            row.copy_seconds = shared["copy_seconds"]
 
     def _ask(self, case: str, *, own_perf: bool) -> Measured:
         home = self.side.top if own_perf and self.side.top else self.side.root
@@ -95,12 +112,6 @@ class Rows:
 
     def _file(self, case: str, kind: str) -> Path:
         return self.here / f"{_hash(case)}.{kind}.json"
-
-    def _inputs_file(self, case: str) -> Path:
-        return self.folder / "rows" / f"{_hash(case)}.inputs.json"
-
-    def _inputs(self, case: str) -> Any:
-        return _read(self._inputs_file(case))
 
 
 def is_wrong(measured: list[Measured]) -> bool:

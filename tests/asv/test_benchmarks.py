@@ -16,7 +16,7 @@ from pytest_rightfast.results import Row
 CASE = "perf/test_a.py::test_b"
 
 
-def row(*, status="ok", inputs="f", reason=None):
+def row(*, status="ok", inputs="f", reason=None, copy_seconds=0.1):
     return Row(
         CASE,
         CASE,
@@ -25,7 +25,7 @@ def row(*, status="ok", inputs="f", reason=None):
         reason=reason,
         samples=[0.25, 0.5, 0.125] if status == "ok" else [],
         error=3e-8,
-        copy_seconds=0.1,
+        copy_seconds=copy_seconds,
         counters={"operators": 3},
         inputs=inputs,
     )
@@ -122,7 +122,7 @@ def test_tracks_read_one_row(make):
     assert found["test_a.track_operators_b"]() == 3
     assert math.isnan(found["test_a.track_absent_b"]())
     assert found["test_a.track_error_b"]() == 3e-8  # 2^-25
-    assert found["test_a.track_percent_of_copy_b"]()["samples"] == [250.0, 312.5]
+    assert found["test_a.track_percent_of_copy_b"]()["samples"] == [250.0, 500.0, 125.0]
     assert rows.side.asked == ["head"]
 
 
@@ -185,6 +185,18 @@ def test_own_perf_file_counts_only_with_the_same_inputs(make):
     other = make(broken, Answer(row=row(inputs="g")), own=True, commit="two").all(CASE)[0]
     assert same.row is not None
     assert (other.status, other.row) == ("ok", None)
+
+
+def test_inputs_that_differ_between_commits_are_not_compared(make):
+    make(Answer(row=row(inputs="f")), commit="one").all(CASE)
+    other = make(Answer(row=row(inputs="g")), commit="two").all(CASE)[0]
+    assert (other.status, other.row) == ("ok", None)
+
+
+def test_all_commits_share_one_copy_limit(make):
+    make(Answer(row=row(copy_seconds=0.1)), commit="one").all(CASE)
+    other = make(Answer(row=row(copy_seconds=0.3)), commit="two").all(CASE)[0]
+    assert other.row.copy_seconds == 0.1
 
 
 def test_at_most_a_thousand_samples_over_the_whole_run():
