@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: perf test test-slow lint clean
+.PHONY: perf test test-slow lint history clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
 	$(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 --perf-baseline main \
@@ -21,6 +21,12 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+N ?= 10
+history: $(READY)  ## The perf cases over the last N commits of main, as pages in html/.
+	$(BIN)/asv machine --yes
+	$(BIN)/asv run --skip-existing "--max-count=$(N) main" || [ $$? -eq 2 ]
+	$(BIN)/asv publish
 
 $(READY): pyproject.toml .ci/constraints.txt
 	$(PYTHON) -m venv $(VENV)
