@@ -12,7 +12,7 @@ perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare
 		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
 test: $(READY)  ## The test suite on all cores, without the slow part.
-	$(BIN)/python -m pytest tests -q -n auto -m "not slow"
+	$(BIN)/python -m pytest tests -q -n auto --dist loadscope -m "not slow"
 
 test-slow: $(READY)
 	$(BIN)/python -m pytest tests -m slow
