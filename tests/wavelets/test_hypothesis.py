@@ -12,7 +12,7 @@ from rightfast import wavelets as ours
 
 from .common import ALL, MODES, assert_close, leaves, norm, signal
 
-SETTINGS = settings(max_examples=150, deadline=None, derandomize=True)
+SETTINGS = settings(max_examples=80, deadline=None, derandomize=True)
 
 
 @st.composite
