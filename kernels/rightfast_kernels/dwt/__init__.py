@@ -1,6 +1,11 @@
-"""One axis of the discrete wavelet transform: the oracle, and the faster kernels beside it.
+"""One axis of the discrete wavelet transform: the oracle, and the faster kernel beside it.
 
-``reference`` is the formula, slice by slice, and differentiable by plain autograd.
-``polyphase`` is the same map in fewer, contiguous passes, with its adjoint.
-``linear`` gives such a pair (map, adjoint) its derivatives of any order.
+    reference   the formulas, slice by slice, differentiable by plain autograd: the oracle
+    extension   how a signal continues past its ends, nine modes, and the adjoint
+    polyphase   the same map as the reference in fewer, contiguous passes, with its adjoint
+    phases      splitting a signal into even and odd samples, and weaving them back
+    linear      derivatives of every order for a pair (map, adjoint)
+
+A kernel is a module with ``analysis``, ``synthesis`` and the two adjoints, as polyphase has
+them. ``extension.MODES`` names the modes, ``reference.coeff_len`` gives the lengths.
 """

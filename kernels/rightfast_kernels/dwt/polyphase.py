@@ -98,8 +98,9 @@ def _blockwise(step: Step, inputs: list[Tensor], lengths: list[int], dim: int) -
     sources, targets = (
         [t.reshape(rows, t.shape[dim], inner) for t in some] for some in (inputs, outputs)
     )
-    axis, size = (0, rows) if rows > 1 else (2, inner)
-    width = max(1 if axis == 0 else 64, -(-size // blocks))
+    # By rows, or by runs of at least a few cache lines.
+    axis, size, least = (0, rows, 1) if rows >= blocks or inner < 64 else (2, inner, 64)
+    width = max(least, -(-size // blocks))
     for start in range(0, size, width):
         count = min(width, size - start)
         results = step([t.narrow(axis, start, count) for t in sources], 1)

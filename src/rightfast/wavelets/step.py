@@ -70,11 +70,11 @@ def band_keys(count: int) -> list[str]:
 def _defer(taps: Any, scale: float, last: bool) -> tuple[Any, float]:
     """Taps for one axis, and the factor that they leave to a later axis.
 
-    Of two taps one becomes 1, which the kernel need not multiply by: sums and differences, one
-    scaling at the end. It is a third of the work of Haar in three dimensions. Longer filters
-    would gain little.
+    Two taps of one size become 1 and 1 or -1, which the kernel need not multiply by: sums and
+    differences, and one scaling at the end. That is a third of the work of Haar in three
+    dimensions. Longer filters would gain little.
     """
-    if len(taps) == 2 and not last and isinstance(taps, tuple) and taps[0]:
+    if len(taps) == 2 and not last and isinstance(taps, tuple) and abs(taps[0]) == abs(taps[1]) > 0:
         return (1.0, taps[1] / taps[0]), scale * taps[0]
     if scale == 1:
         return taps, 1.0
