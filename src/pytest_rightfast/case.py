@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import difflib
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -121,7 +122,7 @@ def build_case(args: tuple[Any, ...], keywords: dict[str, Any]) -> PerfCase:
             )
         own["inputs"] = _GivenInputs(Call(args, rest), bool(own.get("vary", case.vary)))
     case = replace(case, **own)
-    _check(case)
+    _check(case, rest)
     return case
 
 
@@ -156,12 +157,23 @@ def _as_call(drawn: Any) -> Call:
     return Call(drawn) if isinstance(drawn, tuple) else Call((drawn,))
 
 
-def _check(case: PerfCase) -> None:
+def _misspelt(rest: Iterable[str]) -> str:
+    """A hint at keywords that went to the function but look like the case's own."""
+    close = {name: difflib.get_close_matches(name, RESERVED, 1) for name in rest}
+    hints = [f"{name}= (did you mean {near[0]}=?)" for name, near in close.items() if near]
+    return "".join(f", but {hint}" for hint in hints)
+
+
+def _check(case: PerfCase, rest: Iterable[str]) -> None:
+    for name in ("reference", "check", "inputs", "output", "sync"):
+        value = getattr(case, name)
+        if value is not None and not callable(value):
+            raise CaseError(f"{name}= is not callable", expected="a function", got=repr(value))
     if case.reference is None and case.check is None:
         raise CaseError(
             "the case has neither reference nor check: nothing could be verified",
             expected="reference=function computed in float64, or check=property",
-            got="neither",
+            got=f"neither{_misspelt(rest)}",
             remedy="perf(fn, x, reference=torch.softmax), or perf(fn, x, check=lambda out, x: ...)",
         )
     if case.backward not in (None, "only", "with_forward"):

@@ -35,9 +35,11 @@ FLAGS = {
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
-    chosen = _parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    cut = words.index("--") if "--" in words else len(words)
+    chosen = _parser().parse_args(words[:cut])
     if chosen.command == "gate":
-        return _gate(chosen)
+        return _gate(chosen, words[cut + 1 :])
     try:
         rows = [row for file in chosen.files for row in load(file)]
     except PerfError as error:
@@ -66,8 +68,8 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def _gate(chosen: argparse.Namespace) -> int:
-    """The gate is a mode of pytest; this spells its options."""
+def _gate(chosen: argparse.Namespace, rest: list[str]) -> int:
+    """The gate is a mode of pytest; this spells its options. `rest` goes to pytest as it is."""
     import pytest
 
     given = vars(chosen)
@@ -78,4 +80,4 @@ def _gate(chosen: argparse.Namespace) -> int:
     words += [stands_for for stands_for, _ in FLAGS.values() if given[stands_for]]
     installed = metadata.entry_points(group="pytest11", name="rightfast")
     plugin = [] if installed else ["-p", "pytest_rightfast.plugin"]
-    return int(pytest.main([*plugin, *(chosen.paths or ["perf"]), *words]))
+    return int(pytest.main([*plugin, *(chosen.paths or ["perf"]), *words, *rest]))
