@@ -23,9 +23,10 @@ lint: $(READY)
 	$(BIN)/mypy
 
 N ?= 10
-history: $(READY)  ## The perf cases over the last N commits of main, as pages in html/.
+history: $(READY)  ## The perf cases over the last N commits of main (BENCH=pattern: some), in html/.
 	$(BIN)/asv machine --yes
-	$(BIN)/asv run --skip-existing "--max-count=$(N) main" || [ $$? -eq 2 ]
+	$(BIN)/asv run --skip-existing $(if $(BENCH),--bench "$(BENCH)") "--max-count=$(N) main" \
+		|| [ $$? -eq 2 ]
 	$(BIN)/asv publish
 
 $(READY): pyproject.toml .ci/constraints.txt
