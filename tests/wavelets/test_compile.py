@@ -111,7 +111,8 @@ def test_inductor(mode):
     def loss(x):
         return sum((c**2).sum() for c in leaves(ours.wavedec2(x, "bior2.2", mode, 2)))
 
-    x = torch.randn(2, 24, 32, requires_grad=True)
+    # Float64: near the borders smooth and antireflect cancel, and the order of the sums differs.
+    x = torch.randn(2, 24, 32, dtype=torch.float64, requires_grad=True)
     (expected,) = torch.autograd.grad(loss(x), x)
     compiled = torch.compile(loss, fullgraph=True)
     torch.testing.assert_close(torch.autograd.grad(compiled(x), x)[0], expected)
