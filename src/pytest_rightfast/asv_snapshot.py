@@ -14,7 +14,6 @@ import json
 import os
 import platform
 import sys
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -64,7 +63,7 @@ class Snapshot(Environment):  # type: ignore[misc]
     def install_project(self, conf: Any, repo: Any, commit_hash: str) -> None:
         """Check the commit out and build it. A failed build is said, and asv skips the commit."""
         try:
-            build = _build()
+            build = config.load(Path.cwd()).build
             source = git.resolve(Path(repo._path), commit_hash, merge_base=False)
             checkout = checkouts.prepare(source, build)
         except builds.BuildError as error:
@@ -93,7 +92,7 @@ class Snapshot(Environment):  # type: ignore[misc]
         except (OSError, ValueError):
             return {}
         try:
-            current = known.get("build") == _stated(_build())
+            current = known.get("build") == _stated(config.load(Path.cwd()).build)
         except PerfError as error:
             raise util.UserError(str(error)) from error
         return known if current and Path(known.get("checkout", "")).is_dir() else {}
@@ -117,12 +116,6 @@ class Snapshot(Environment):  # type: ignore[misc]
         if kwargs.get("timeout") is None:
             kwargs["timeout"] = self._install_timeout
         return util.check_output([sys.executable, *args], env=env, **kwargs)
-
-
-def _build() -> builds.Build | None:
-    """As the gate builds, with the same key, so that both use one cache."""
-    build = config.load(Path.cwd()).build
-    return build and replace(build, versions={"torch": version("torch") or "none"})
 
 
 def _stated(build: builds.Build | None) -> str:

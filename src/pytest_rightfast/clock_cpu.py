@@ -92,11 +92,6 @@ class Sampler:
         return timing
 
 
-def measure(target: Target, budget: Budget, seed: int = 0) -> Timing:
-    """Warm up until steady, then take one block of samples."""
-    return Sampler(target, budget, seed).block()
-
-
 def _warm_up(target: Target, budget: Budget) -> tuple[list[float], bool]:
     """Call until a third of the calls is no faster than the third before it, for a tenth of the
     budget at most. Returns the seconds of each call, and whether they became steady."""

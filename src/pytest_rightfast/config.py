@@ -26,6 +26,7 @@ from typing import Any
 from .builds import Build
 from .errors import PerfError
 from .exits import DEFAULT_FAIL_ON, parse_fail_on
+from .machine import version
 from .verdicts import Verdict
 
 
@@ -99,7 +100,8 @@ def parse(table: Mapping[str, Any], path: str) -> Config:
     _check(table, known, f"[tool.rightfast] in {path}")
     build = None
     if "build" in table:
-        build = Build(table["build"], tuple(table.get("build-inputs", ())))
+        versions = {"torch": version("torch") or "none"}
+        build = Build(table["build"], tuple(table.get("build-inputs", ())), versions)
     try:
         fail_on = parse_fail_on(",".join(table["fail-on"])) if "fail-on" in table else None
     except ValueError as error:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from . import builds, checkouts, git, messages, pairs, sides
+from . import checkouts, git, messages, pairs, sides
 from .config import Config
 from .errors import PerfError
 
@@ -63,7 +63,7 @@ def prepare(
     question: Question, root: Path, base: git.Source, head: git.Source, say: Progress
 ) -> dict[str, pairs.Arm]:
     """Check out and build all sides; the A/A arm has a checkout of its own, as head has."""
-    build = _with_versions(question.config.build)
+    build = question.config.build
     made: dict[str, checkouts.Checkout] = {}
     for name, source, label in (("base", base, ""), ("again", base, "again"), ("head", head, "")):
         say(f"preparing {name}")
@@ -87,14 +87,6 @@ def prepare(
             layout = replace(sides.Layout(**found[like].hello.layout), shared=[])
             found[name] = _arm(name, tops[like], tops[like], layout, whole)
     return found
-
-
-def _with_versions(build: builds.Build | None) -> builds.Build | None:
-    from .machine import version
-
-    if build is None:
-        return None
-    return replace(build, versions={"torch": version("torch") or "none"})
 
 
 def _shared(question: Question, top: Path, roots: list[str]) -> list[str]:

@@ -1,7 +1,7 @@
 """Global torch state that changes numbers or time: recorded, and never changed unseen.
 
 A perf file that switches deterministic mode on while it is imported makes every `torch.empty` of
-the run fill itself (18 us became 11.7 ms in one project); such a change is an error that names the
+the run fill itself; such a change is an error that names the
 file.
 """
 

@@ -8,7 +8,11 @@ from typing import Any
 import pytest
 
 from pytest_rightfast import clock_cpu
-from pytest_rightfast.clock_cpu import Budget, Target, measure
+from pytest_rightfast.clock_cpu import Budget, Sampler, Target, Timing
+
+
+def measure(target: Target, budget: Budget, seed: int = 0) -> Timing:
+    return Sampler(target, budget, seed).block()
 
 
 class Clock:
