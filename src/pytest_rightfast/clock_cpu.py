@@ -20,15 +20,15 @@ from typing import Any
 # Shorter calls are looped until one sample lasts this long: a thousand times the clock's own cost.
 SHORTEST_SAMPLE = 100e-6
 MOST_SAMPLES = 1000
-KEPT = 3
 
 
 @dataclass(frozen=True)
 class Budget:
-    """Seconds to sample for, and the fewest samples."""
+    """Seconds to sample for, the fewest samples, and how many of them keep their answer."""
 
     max_time: float
     min_rounds: int
+    kept: int = 3
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Sampler:
         """Samples for one budget, its own by default."""
         budget = budget or self.budget
         rounds = _rounds(budget, self.per_call * self.loops)
-        keep = frozenset(self._random.sample(range(rounds), min(KEPT, rounds)))
+        keep = frozenset(self._random.sample(range(rounds), min(budget.kept, rounds)))
         timing = replace(self.warm, samples=[], kept=[])
         with no_gc():
             for index in range(rounds):

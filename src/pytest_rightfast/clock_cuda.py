@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from .clock_cpu import KEPT, MOST_SAMPLES, Budget, Target, Timing, no_gc
+from .clock_cpu import MOST_SAMPLES, Budget, Target, Timing, no_gc
 from .nvml import Throttle
 
 FLUSH_BYTES = 256 * 2**20
@@ -79,7 +79,7 @@ class DeviceSampler:
         budget = budget or self.budget
         wanted = int(budget.max_time / self.per_sample)
         rounds = max(budget.min_rounds, min(wanted, MOST_SAMPLES))
-        keep = frozenset(self._random.sample(range(rounds), min(KEPT, rounds)))
+        keep = frozenset(self._random.sample(range(rounds), min(budget.kept, rounds)))
         found = replace(self.warm, samples=[], host=[], kept=[])
         with no_gc(), Throttle(self.device) as throttle:
             start = time.perf_counter()

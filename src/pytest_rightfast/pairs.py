@@ -23,11 +23,13 @@ from . import messages, provenance
 from .statistics import pair_log_ratio
 from .workers import Reply, Worker, WorkerError
 
-# Seconds of one block, and the fewest samples in it.
-BLOCK_SECONDS, LEAST = 0.004, 3
+# Seconds of one block, and the fewest samples in it. A block of one long call averages over as
+# much as many short ones do; from SLOW_SECONDS on fewer quads are enough, too.
+BLOCK_SECONDS, LEAST, SLOW_SECONDS = 0.004, 1, 0.010
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
-# Base against head in every quad, base against itself in two; for even and for odd pairs.
-QUADS = (("ABBA", "ABCCBA", "ABBA") * 2, ("BAAB", "BACCAB", "BAAB") * 2)
+# Base against head in every quad, base against itself in one; for even and for odd pairs. A case is
+# sampled in three of them, a short one in three more.
+QUADS = (("ABBA", "ABCCBA", "ABBA"), ("BAAB", "BACCAB", "BAAB"))
 # The second self of each arm that can stand for base.
 AGAIN = {"base": "again", "own": "own again"}
 
@@ -153,37 +155,43 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
     arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
-    order = [letter for quad in QUADS[number % 2] for letter in quad if letter in arms]
-    medians: list[tuple[str, float]] = []
-    for letter in order:
-        arm = arms[letter]
-        try:
-            request = messages.Sample(case, BLOCK_SECONDS, LEAST)
-            block = pair.ask(arm, request, messages.Sampled)
-        except WorkerError as error:
-            samples.lost, samples.lost_on = str(error), arm
-            return
-        if block.check:
-            samples.wrong[arm] = block.check
-            samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
-            return
-        medians.append((letter, statistics.median(block.seconds)))
-    samples.ratios.append(_log_ratio(number, medians, "B"))
+    taken: list[list[tuple[str, float]]] = []
+    for quad in QUADS[number % 2] * 2:
+        blocks = []
+        for letter in filter(arms.get, quad):
+            seconds = _block(pair, arms[letter], case, samples)
+            if seconds is None:
+                return
+            blocks.append((letter, seconds))
+        taken.append(blocks)
+        if len(taken) == len(QUADS[0]) and blocks[0][1] >= SLOW_SECONDS:
+            break
+    samples.ratios.append(_log_ratio(taken, "B"))
     if "C" in arms:
-        samples.aa.append(_log_ratio(number, medians, "C"))
+        samples.aa.append(_log_ratio(taken, "C"))
+    medians = [block for blocks in taken for block in blocks]
     samples.base.append(statistics.median([m for letter, m in medians if letter == "A"]))
     samples.head.append(statistics.median([m for letter, m in medians if letter == "B"]))
 
 
-def _log_ratio(number: int, medians: list[tuple[str, float]], other: str) -> float:
+def _block(pair: Pair, arm: str, case: str, samples: Samples) -> float | None:
+    """Median seconds of one block, or None if the case is lost."""
+    try:
+        request = messages.Sample(case, BLOCK_SECONDS, LEAST)
+        block = pair.ask(arm, request, messages.Sampled)
+    except WorkerError as error:
+        samples.lost, samples.lost_on = str(error), arm
+        return None
+    if block.check:
+        samples.wrong[arm] = block.check
+        samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
+        return None
+    return statistics.median(block.seconds)
+
+
+def _log_ratio(quads: list[list[tuple[str, float]]], other: str) -> float:
     """log(other / base) of a pair, from the quads that hold the other letter."""
-    sampled = {letter for letter, _ in medians}
-    left, order, kept = list(medians), "", []
-    for quad in QUADS[number % 2]:
-        length = sum(letter in sampled for letter in quad)
-        blocks, left = left[:length], left[length:]
-        if other in quad:
-            chosen = [(letter, m) for letter, m in blocks if letter in ("A", other)]
-            order += "".join("A" if letter == "A" else "B" for letter, _ in chosen)
-            kept += [m for _, m in chosen]
-    return pair_log_ratio(order, kept)
+    with_it = [quad for quad in quads if any(letter == other for letter, _ in quad)]
+    chosen = [block for quad in with_it for block in quad if block[0] in ("A", other)]
+    order = "".join("A" if letter == "A" else "B" for letter, _ in chosen)
+    return pair_log_ratio(order, [seconds for _, seconds in chosen])

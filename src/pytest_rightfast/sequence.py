@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from typing import Any
 
 from . import trees
+from .bits import first_difference
 from .compare import Mismatch, Tolerance, compare
 from .errors import CaseError
 from .poison import poisoned
 from .schedules import Schedule, shrink
 from .steps import Step, paste
-from .verify import _first_difference as first_difference
 from .worlds import Numbered, Outcome, World, snapshot, storages, values
 
 EXACT = Tolerance(0.0, 0.0)

@@ -14,12 +14,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import clock_cpu, clock_cuda, clocks, counters, messages, timing, traces, triton_aot
+from . import bits, clock_cpu, clock_cuda, clocks, counters, messages, timing, traces, triton_aot
 from .case import PerfCase
 from .compare import Mismatch
 from .errors import PerfError, Unsupported
 from .verdicts import Status
-from .verify import Verifier, fingerprint
+from .verify import Verifier
 
 Request = messages.Verify | messages.Sample | messages.Count | messages.Trace
 
@@ -91,7 +91,7 @@ class Visit:
         errors = {k: v if math.isfinite(v) else None for k, v in self.verifier.errors.items()}
         outputs = self._keep_outputs(request.outputs) if wrong is None else ""
         # A case with a check alone has drawn without one.
-        inputs = self.verifier.fingerprint or fingerprint(self.verifier.draw(0))
+        inputs = self.verifier.fingerprint or bits.fingerprint(self.verifier.draw(0))
         return messages.Verified(status, reason, inputs, errors, outputs, self.timed)
 
     def _keep_outputs(self, folder: str) -> str:
@@ -107,7 +107,7 @@ class Visit:
         return str(file)
 
     def sample(self, request: messages.Sample) -> messages.Sampled:
-        budget = clock_cpu.Budget(request.seconds, request.least)
+        budget = clock_cpu.Budget(request.seconds, request.least, kept=1)
         if not self.verified:
             self.verifier.trust()
         if self.sampler is None:

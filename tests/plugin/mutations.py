@@ -87,8 +87,8 @@ MUTATIONS = [
     Mutation(
         "comparing does not write into the answer",
         "compare",
-        "(got.to(torch.float64) - expected)",
-        "got.to(torch.float64).sub_(expected)",
+        "(one.to(torch.float64) - wanted)",
+        "one.to(torch.float64).sub_(wanted)",
         "test_compare.py::TestValues::test_the_judged_answer_is_not_touched",
     ),
     Mutation(
@@ -172,14 +172,14 @@ MUTATIONS = [
     ),
     Mutation(
         "a number or a length inside of an input is an input",
-        "verify",
+        "bits",
         "if path != other or (plain and not (a == b or a != a)):",
         "if False:",
         "test_verify.py::TestInputs::test_number_in_an_input_changed",
     ),
     Mutation(
         "a list that lost an item has changed",
-        "verify",
+        "bits",
         "if len(mine) != len(theirs):",
         "if False:",
         "test_verify.py::TestInputs::test_structure_of_an_input_changed",
