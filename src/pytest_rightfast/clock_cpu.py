@@ -1,4 +1,4 @@
-"""Wall-clock sampling on the CPU. Hooks never measure; only this module reads the clock.
+"""Sampling on the CPU. Hooks never measure; the clock is read in stopwatch.py alone.
 
 A sample is the time of one call, in seconds: the mean over a loop where a call is too short for
 the clock. Samples keep their order in time. A few samples, drawn beforehand, keep what the call
@@ -11,11 +11,12 @@ import gc
 import itertools
 import random
 import statistics
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
+
+from . import stopwatch
 
 # Shorter calls are looped until one sample lasts this long: a thousand times the clock's own cost.
 SHORTEST_SAMPLE = 100e-6
@@ -131,34 +132,34 @@ def _sample(target: Target, which: int, loops: int, keep: bool, timing: Timing) 
     call = target.calls[which]
     if not keep:
         return _time(call, loops) / loops
-    start = time.perf_counter_ns()
+    begun = stopwatch.start()
     for _ in itertools.repeat(None, loops - 1):
         call()
     returned = call()
-    stop = time.perf_counter_ns()
+    seconds = stopwatch.stop(begun)
     timing.kept.append(target.keep(which, returned))
-    return (stop - start) / 1e9 / loops
+    return seconds / loops
 
 
 def _sample_consuming(target: Target, keep: bool, timing: Timing) -> float:
     """Each closure once, on inputs that were just restored."""
     assert target.reset is not None
     target.reset()
-    start = time.perf_counter_ns()
+    begun = stopwatch.start()
     for call in target.calls:
         returned = call()
-    stop = time.perf_counter_ns()
+    seconds = stopwatch.stop(begun)
     if keep:
         last = len(target.calls) - 1
         timing.kept.append(target.keep(last, returned))
-    return (stop - start) / 1e9 / len(target.calls)
+    return seconds / len(target.calls)
 
 
 def _time(call: Callable[[], Any], loops: int) -> float:
-    start = time.perf_counter_ns()
+    begun = stopwatch.start()
     for _ in itertools.repeat(None, loops):
         call()
-    return (time.perf_counter_ns() - start) / 1e9
+    return stopwatch.stop(begun)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_rightfast import clock_cpu
+from pytest_rightfast import clock_cpu, stopwatch
 from pytest_rightfast.clock_cpu import Budget, Sampler, Target, Timing
 
 
@@ -20,7 +20,8 @@ class Clock:
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.now = 0
-        monkeypatch.setattr(clock_cpu.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr(stopwatch.time, "perf_counter_ns", lambda: self.now)
+        monkeypatch.setattr(stopwatch, "switches", lambda: (0, 0))
 
     def takes(self, *seconds: float) -> Any:
         """A call of these durations in turn, the last one for ever."""
