@@ -1,9 +1,9 @@
 """Fresh processes of base and head walk the cases in lockstep; base's second self is the A/A arm.
 
-In one pair a case is sampled in quads of short blocks, ABBA (A base, B head), or BAAB when the pair
-is odd; in some of them C, base again, stands in the middle: ABCCBA. A and B alone still read ABBA,
-and so do A and C, so a linear drift cancels in both ratios. The median over the quads drops those
-that a burst of foreign load hit.
+In one pair a case is sampled in quads of short blocks, ABCCBA (A base, B head, C base again), or
+BACCAB when the pair is odd. A and B alone read ABBA, and so do A and C: a linear drift cancels in
+both ratios, and the A/A arm is as noisy as the ratio that it is to judge. The median over the
+quads drops those that a burst of foreign load hit.
 
 One process works at a time, the others wait for a message, and all are on the same core, on another
 one in the next pair: two processes on two cores compare the cores.
@@ -14,22 +14,26 @@ from __future__ import annotations
 import os
 import statistics
 import tempfile
+import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import messages, provenance
-from .statistics import pair_log_ratio
+from .statistics import quad_log_ratio, spread
 from .workers import Reply, Worker, WorkerError
 
-# Seconds of one block, and the fewest samples in it. A block of one long call averages over as
-# much as many short ones do; from SLOW_SECONDS on fewer quads are enough, too.
-BLOCK_SECONDS, LEAST, SLOW_SECONDS = 0.004, 1, 0.010
+# Seconds of one block, and the fewest samples in it.
+BLOCK_SECONDS, LEAST = 0.004, 1
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
-# Base against head in every quad, base against itself in one; for even and for odd pairs. A case is
-# sampled in three of them, a short one in three more.
-QUADS = (("ABBA", "ABCCBA", "ABBA"), ("BAAB", "BACCAB", "BAAB"))
+# A (base), B (head) and C (base again) in an even and in an odd pair.
+QUADS = ("ABCCBA", "BACCAB")
+# A pair takes so many quads of a case, and more until their medians are known to PRECISION or
+# CASE_SECONDS have passed: on a busy machine blocks are noisy and cost less than fresh processes.
+LEAST_QUADS, PRECISION, CASE_SECONDS = 4, 0.01, 0.6
+# Of a slow case, whose least quads take longer than that.
+LEAST_SLOW_QUADS = 3
 # The second self of each arm that can stand for base.
 AGAIN = {"base": "again", "own": "own again"}
 
@@ -128,6 +132,9 @@ def fresh(arms: Iterable[Arm], patience: Callable[[], float]) -> Iterator[Pair]:
         yield Pair(arms, stack, Path(folder), patience)
 
 
+Quad = list[tuple[str, float]]  # letters and median seconds, in time order
+
+
 @dataclass
 class Samples:
     """What the pairs so far said of one case.
@@ -155,23 +162,31 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
     """
     arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
-    taken: list[list[tuple[str, float]]] = []
-    for quad in QUADS[number % 2] * 2:
-        blocks = []
-        for letter in filter(arms.get, quad):
+    letters = [letter for letter in QUADS[number % 2] if letter in arms]
+    begun, quads = time.monotonic(), list[Quad]()
+    while not quads or not _enough(quads, time.monotonic() - begun):
+        quad = []
+        for letter in letters:
             seconds = _block(pair, arms[letter], case, samples)
             if seconds is None:
                 return
-            blocks.append((letter, seconds))
-        taken.append(blocks)
-        if len(taken) == len(QUADS[0]) and blocks[0][1] >= SLOW_SECONDS:
-            break
-    samples.ratios.append(_log_ratio(taken, "B"))
+            quad.append((letter, seconds))
+        quads.append(quad)
+    samples.ratios.append(statistics.median(_log_ratios(quads, "B")))
     if "C" in arms:
-        samples.aa.append(_log_ratio(taken, "C"))
-    medians = [block for blocks in taken for block in blocks]
-    samples.base.append(statistics.median([m for letter, m in medians if letter == "A"]))
-    samples.head.append(statistics.median([m for letter, m in medians if letter == "B"]))
+        samples.aa.append(statistics.median(_log_ratios(quads, "C")))
+    for letter, into in (("A", samples.base), ("B", samples.head)):
+        into.append(statistics.median([m for quad in quads for name, m in quad if name == letter]))
+
+
+def _enough(quads: list[Quad], seconds: float) -> bool:
+    """By time and by how far the quads are apart, never by what they say of head."""
+    late = seconds >= CASE_SECONDS
+    if len(quads) < (LEAST_SLOW_QUADS if late else LEAST_QUADS):
+        return False
+    others = {letter for letter, _ in quads[0]} - {"A"}
+    errors = [spread(_log_ratios(quads, other))[1] / len(quads) ** 0.5 for other in others]
+    return late or max(errors) <= PRECISION
 
 
 def _block(pair: Pair, arm: str, case: str, samples: Samples) -> float | None:
@@ -189,9 +204,10 @@ def _block(pair: Pair, arm: str, case: str, samples: Samples) -> float | None:
     return statistics.median(block.seconds)
 
 
-def _log_ratio(quads: list[list[tuple[str, float]]], other: str) -> float:
-    """log(other / base) of a pair, from the quads that hold the other letter."""
-    with_it = [quad for quad in quads if any(letter == other for letter, _ in quad)]
-    chosen = [block for quad in with_it for block in quad if block[0] in ("A", other)]
-    order = "".join("A" if letter == "A" else "B" for letter, _ in chosen)
-    return pair_log_ratio(order, [seconds for _, seconds in chosen])
+def _log_ratios(quads: list[Quad], other: str) -> list[float]:
+    """log(other / base) of each quad."""
+    chosen = [[block for block in quad if block[0] in ("A", other)] for quad in quads]
+    return [
+        quad_log_ratio("".join("A" if x == "A" else "B" for x, _ in quad), [m for _, m in quad])
+        for quad in chosen
+    ]

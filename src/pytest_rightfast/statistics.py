@@ -125,28 +125,12 @@ def spread(samples: Sequence[float]) -> tuple[float, float]:
     return middle, 1.4826 * statistics.median([abs(x - middle) for x in samples])
 
 
-def block_order(pair: int, quads: int) -> str:
-    """Order of the blocks of a case in pair number `pair`: ABBA... when even, BAAB... when odd."""
-    return ("ABBA" if pair % 2 == 0 else "BAAB") * quads
-
-
-def pair_log_ratio(order: str, medians: Sequence[float]) -> float:
-    """log(head / base) of one pair from its blocks' median times (any unit), in time order.
-
-    Each quad gives mean log B - mean log A, free of linear drift; the median over quads drops a
-    quad that a burst of foreign load hit.
-    """
-    if len(order) != len(medians) or not order or len(order) % 4:
-        raise ValueError(f"expected one median a block, in quads; got {order!r} and {len(medians)}")
-    quads = []
-    for start in range(0, len(order), 4):
-        quad = order[start : start + 4]
-        if quad not in ("ABBA", "BAAB"):
-            raise ValueError(f"a quad must be ABBA or BAAB, got {quad!r} in {order!r}")
-        logs = [_log(x) for x in medians[start : start + 4]]
-        signs = [1.0 if side == "B" else -1.0 for side in quad]
-        quads.append(sum(s * x for s, x in zip(signs, logs, strict=True)) / 2.0)
-    return statistics.median(quads)
+def quad_log_ratio(order: str, medians: Sequence[float]) -> float:
+    """Mean log B - mean log A of one quad, free of linear drift."""
+    if order not in ("ABBA", "BAAB"):
+        raise ValueError(f"a quad must be ABBA or BAAB, got {order!r}")
+    signs = [1.0 if side == "B" else -1.0 for side in order]
+    return sum(s * _log(x) for s, x in zip(signs, medians, strict=True)) / 2.0
 
 
 def estimate(log_ratios: Sequence[float]) -> Estimate:

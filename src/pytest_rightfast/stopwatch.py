@@ -14,7 +14,7 @@ from dataclasses import dataclass
 try:
     import resource
 
-    _THREAD = resource.RUSAGE_THREAD
+    _THREAD: int | None = resource.RUSAGE_THREAD
 except (ImportError, AttributeError):  # not Linux: the wall clock alone
     _THREAD = None
 

@@ -16,26 +16,27 @@ from pathlib import Path
 
 import pytest
 
-from pytest_rightfast.statistics import Outcome, Plan, block_order, decide, pair_log_ratio
+from pytest_rightfast.statistics import Outcome, Plan, decide, quad_log_ratio
 
 PLAN = Plan(cases=30)
 RECORDED = json.loads((Path(__file__).parent / "data/aa_two_loaded_cores.json").read_text())
 
 
 def made_pair(rng, pair, effect, process_sd, bimodal=0.0):
-    order = block_order(pair, 6)
+    order = "ABBA" if pair % 2 == 0 else "BAAB"
     offset = {side: rng.gauss(0, process_sd) for side in "AB"}
     offset["B"] += math.log(effect)
     for side in "AB":
         offset[side] += 0.08 if rng.random() < bimodal else 0.0
     drift, jump = rng.gauss(0, 0.002), rng.gauss(0, 0.1)
     medians = []
-    for i, side in enumerate(order):
+    for i, side in enumerate(order * 6):
         spike = math.log(rng.uniform(1.2, 2.0)) if rng.random() < 0.05 else 0.0
         medians.append(
             0.005 * math.exp(offset[side] + jump + drift * i + rng.gauss(0, 0.02) + spike)
         )
-    return pair_log_ratio(order, medians)
+    quads = [medians[i : i + 4] for i in range(0, len(medians), 4)]
+    return statistics.median(quad_log_ratio(order, quad) for quad in quads)
 
 
 def walk(draw, plan=PLAN):

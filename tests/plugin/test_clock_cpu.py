@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_rightfast import clock_cpu, stopwatch
+from pytest_rightfast import stopwatch
 from pytest_rightfast.clock_cpu import Budget, Sampler, Target, Timing
 
 
