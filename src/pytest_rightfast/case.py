@@ -90,6 +90,18 @@ class PerfCase:
         return _as_call(self.inputs(_generator(seed))).map(leaves.clone)
 
     @property
+    def states_work(self) -> bool:
+        return self.moved_bytes is not None or self.flops is not None
+
+    def work(self, call: Call) -> tuple[int | None, int | None]:
+        """Bytes and operations of a call, None where the case does not state them."""
+
+        def amount(stated: Bytes | None) -> int | None:
+            return int(stated(*call.args, **call.kwargs)) if callable(stated) else stated
+
+        return amount(self.moved_bytes), amount(self.flops)
+
+    @property
     def draws_itself(self) -> bool:
         """Whether `inputs=` was written by the user, not made from given arguments."""
         return not isinstance(self.inputs, _GivenInputs)

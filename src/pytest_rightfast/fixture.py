@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import time
 import zlib
 from collections.abc import Callable, Iterator
@@ -26,9 +27,6 @@ from .results import Row
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
 from .visits import Desk, Visit
-
-# Beyond a measured ceiling by this factor a time is not believed.
-IMPLAUSIBLE = 1.3
 
 
 @dataclass
@@ -200,7 +198,8 @@ class Perf:
             before = torch_state()
             changed = lambda: changes(before, torch_state())  # noqa: E731
             timed = self.session.options.timing
-            visit = Visit(function, case, verifier, changed, _blamed, row.device, timed)
+            refute = functools.partial(self.session.ceilings.refute, threads=row.threads)
+            visit = Visit(function, case, verifier, changed, _blamed, refute, row.device, timed)
             visit.serve(self.session.desk, row.id)
             return
         wrong = verifier.before()
@@ -260,23 +259,16 @@ class Perf:
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""
-        if case.moved_bytes is None and case.flops is None:
+        if not case.states_work:
             return None
-        call = verifier.draw(0)
-        row.moved_bytes, row.flops = _amount(case.moved_bytes, call), _amount(case.flops, call)
+        row.moved_bytes, row.flops = work = case.work(verifier.draw(0))
         if not self.session.options.timing or row.median is None:
             return None
         ceilings = self.session.ceilings
         if row.moved_bytes:
             row.copy_seconds = ceilings.copy_seconds(row.moved_bytes, row.threads)
-        for _ in range(4):
-            least = ceilings.least_seconds(row.moved_bytes, row.flops, row.threads)
-            if row.median * IMPLAUSIBLE >= least:
-                return None
-            # A ceiling that was measured beside foreign load would accuse an honest case.
-            ceilings.measure_again(row.moved_bytes, row.threads)
-        what = f"implausible: {row.median:.3g} s, this machine needs {least:.3g} s at least"
-        return Mismatch("time", what)
+        why = ceilings.refute(row.median, work, row.threads)
+        return Mismatch("time", why) if why else None
 
     def _judge(self, row: Row, wrong: Mismatch | None) -> None:
         __tracebackhide__ = True
@@ -355,10 +347,6 @@ def _with_module(
     # The module takes place 0, so the function's own arguments move up by one.
     moved = tuple(key + 1 if isinstance(key, int) else key for key in case.mutates)
     return replace(case, inputs=inputs, mutates=moved), type(function).__call__
-
-
-def _amount(stated: Any, call: Call) -> int | None:
-    return int(stated(*call.args, **call.kwargs)) if callable(stated) else stated
 
 
 def _name(function: Callable[..., Any]) -> str:

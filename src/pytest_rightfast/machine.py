@@ -100,6 +100,10 @@ def _run(*command: str, cwd: Path) -> str | None:
     return done.stdout.strip()
 
 
+# Beyond a measured ceiling by this factor a time is not believed.
+IMPLAUSIBLE = 1.3
+
+
 class Ceilings:
     """The least time that this machine needs for given bytes or operations, measured once each.
 
@@ -147,6 +151,20 @@ class Ceilings:
         if flops:
             least = max(least, flops / self.flops_per_second(threads))
         return least
+
+    def refute(self, seconds: float, work: tuple[int | None, int | None], threads: int) -> str:
+        """Why a call that moves and computes so much can't take `seconds`, or empty.
+
+        Args:
+            work: bytes and operations, None where they are not stated.
+        """
+        for _ in range(4):
+            least = self.least_seconds(*work, threads)
+            if seconds * IMPLAUSIBLE >= least:
+                return ""
+            # A ceiling that was measured beside foreign load would accuse an honest case.
+            self.measure_again(work[0], threads)
+        return f"implausible: {seconds:.3g} s, this machine needs {least:.3g} s at least"
 
 
 def _time_copy(size: int, device: str) -> float:

@@ -84,19 +84,27 @@ class Verified:
 
 @dataclass(frozen=True)
 class Sample:
-    """One block of one case: samples for `seconds`, `least` of them at any rate."""
+    """One block of one case: samples for `seconds`, `least` of them at any rate.
+
+    `refute`: say whether this machine can be that fast; its limits take time to measure.
+    """
 
     case: str
     seconds: float
     least: int = 3
+    refute: bool = False
 
 
 @dataclass(frozen=True)
 class Sampled:
-    """Seconds a call, in time order. `check`: why the kept outputs were wrong, or empty."""
+    """Seconds a call, in time order.
+
+    `check`: why the kept outputs were wrong, or empty. `refuted`: why such a time can't be.
+    """
 
     seconds: list[float]
     check: str = ""
+    refuted: str = ""
 
 
 @dataclass(frozen=True)

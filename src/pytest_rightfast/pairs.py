@@ -142,7 +142,7 @@ class Samples:
     Attributes:
         ratios: log(head / base) of each pair; aa: log(base again / base).
         base, head: median seconds of one call, by pair.
-        wrong: why a timed round was wrong, by side.
+        wrong, implausible: why a timed round was wrong, or can't be that fast, by arm.
         lost, lost_on: why no more pairs come, or empty, and the arm that is to blame.
     """
 
@@ -151,6 +151,7 @@ class Samples:
     base: list[float] = field(default_factory=list)
     head: list[float] = field(default_factory=list)
     wrong: dict[str, str] = field(default_factory=dict)
+    implausible: dict[str, str] = field(default_factory=dict)
     lost: str = ""
     lost_on: str = ""
 
@@ -167,7 +168,8 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     while not quads or not _enough(quads, time.monotonic() - begun):
         quad = []
         for letter in letters:
-            seconds = _block(pair, arms[letter], case, samples)
+            request = messages.Sample(case, BLOCK_SECONDS, LEAST, refute=not (number or quads))
+            seconds = _block(pair, arms[letter], request, samples)
             if seconds is None:
                 return
             quad.append((letter, seconds))
@@ -189,17 +191,16 @@ def _enough(quads: list[Quad], seconds: float) -> bool:
     return late or max(errors) <= PRECISION
 
 
-def _block(pair: Pair, arm: str, case: str, samples: Samples) -> float | None:
+def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> float | None:
     """Median seconds of one block, or None if the case is lost."""
     try:
-        request = messages.Sample(case, BLOCK_SECONDS, LEAST)
         block = pair.ask(arm, request, messages.Sampled)
     except WorkerError as error:
         samples.lost, samples.lost_on = str(error), arm
         return None
-    if block.check:
-        samples.wrong[arm] = block.check
-        samples.lost, samples.lost_on = f"{arm}: {block.check}", arm
+    if why := block.check or block.refuted:
+        (samples.wrong if block.check else samples.implausible)[arm] = why
+        samples.lost, samples.lost_on = f"{arm}: {why}", arm
         return None
     return statistics.median(block.seconds)
 

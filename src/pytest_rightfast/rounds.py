@@ -134,6 +134,7 @@ def _facts(case: Case) -> Facts:
 
 def _lost(samples: pairs.Samples) -> Mapping[str, Side]:
     found = {a: Side(Status.WRONG, f"in a timed round: {why}") for a, why in samples.wrong.items()}
-    if samples.lost and not samples.wrong:
+    found |= {arm: Side(Status.IMPLAUSIBLE, why) for arm, why in samples.implausible.items()}
+    if samples.lost and not found:
         found[samples.lost_on] = Side(Status.NOT_MEASURED, samples.lost)
     return found

@@ -8,6 +8,7 @@ the gate asks for another case: it answers requests in the meantime.
 from __future__ import annotations
 
 import math
+import statistics
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -51,6 +52,7 @@ class Visit:
     verifier: Verifier
     changed_state: Callable[[], dict[str, str]]
     guard: Callable[[], Any]  # a context manager that blames the backend for what it raises
+    refute: Callable[[float, tuple[int | None, int | None]], str]  # see Ceilings.refute
     device: str = "cpu"
     timed: bool = True  # False: it only verifies
     verified: bool = False  # in this process
@@ -121,7 +123,12 @@ class Visit:
         block = self.sampler.block(budget)
         escaped = getattr(block, "escaped", 0.0)
         late = f"the device worked on for {escaped:.2g} s after the call's stream"
-        return messages.Sampled(block.samples, str(self._check(block.kept) or late * bool(escaped)))
+        check = str(self._check(block.kept) or late * bool(escaped))
+        refuted = ""
+        if request.refute and self.case.states_work:
+            work = self.case.work(self.verifier.draw(0))
+            refuted = self.refute(statistics.median(block.samples), work)
+        return messages.Sampled(block.samples, check, refuted)
 
     def _check(self, kept: list[timing.Kept]) -> Mismatch | None:
         wrongs = (self.verifier.judge(found, number) for number, found in kept)

@@ -41,9 +41,9 @@ def plant(foreign):
 def gate(make_foreign):
     foreign = make_foreign()
     file = foreign.root / "perf/test_toy.py"
-    for name in ("gone", "added"):
-        body = f"\n\ndef test_{name}(perf):\n    perf(toy.negate, draw(), reference=lambda x: -x)\n"
-        file.write_text(file.read_text() + body)
+    for name, more in (("gone", ""), ("added", ""), ("hasty", ", flops=10**13")):
+        body = f"perf(toy.negate, draw(), reference=lambda x: -x{more})"
+        file.write_text(f"{file.read_text()}\n\ndef test_{name}(perf):\n    {body}\n")
     foreign.start()
     plant(foreign)
     foreign.commit("a fault of every kind")
@@ -76,6 +76,7 @@ def gate(make_foreign):
         ("test_leaves", "not measured", "no more of this"),
         ("test_gone", "gone", "head has no such case"),
         ("test_added", "gone", ""),
+        ("test_hasty", "not comparable", "this machine needs"),
         ("test_new", "new", "base has no such case"),  # nor what it measures
         ("test_skipped", "not comparable", "not here"),
         ("test_negate[ours]", "undecided", ""),

@@ -67,15 +67,18 @@ class TestMessages:
             (b'{"number": 1, "kind": "count", "body": {}}', r"missing or unknown: \['case'\]"),
             (b'{"number": 1, "kind": "count", "body": {"case": 1}}', "count.case: expected"),
             (
-                b'{"number": 1, "kind": "sampled", "body": {"seconds": [NaN], "check": ""}}',
+                b'{"number": 1, "kind": "sampled", "body": '
+                b'{"seconds": [NaN], "check": "", "refuted": ""}}',
                 "NaN is not JSON",
             ),
             (
-                b'{"number": 1, "kind": "sampled", "body": {"seconds": ["1"], "check": ""}}',
+                b'{"number": 1, "kind": "sampled", "body": '
+                b'{"seconds": ["1"], "check": "", "refuted": ""}}',
                 "sampled.seconds: expected",
             ),
             (
-                b'{"number": 1, "kind": "sampled", "body": {"seconds": [true], "check": ""}}',
+                b'{"number": 1, "kind": "sampled", "body": '
+                b'{"seconds": [true], "check": "", "refuted": ""}}',
                 "sampled.seconds: expected",
             ),
             (b'{"number": 1, "number": 2, "kind": "done", "body": {}}', "stands twice"),
@@ -86,7 +89,9 @@ class TestMessages:
             decode(body)
 
     def test_whole_numbers_pass_for_seconds(self):
-        body = json.dumps({"number": 1, "kind": "sampled", "body": {"seconds": [1], "check": ""}})
+        body = json.dumps(
+            {"number": 1, "kind": "sampled", "body": {"seconds": [1], "check": "", "refuted": ""}}
+        )
         assert decode(body.encode())[1] == Sampled([1])
 
 

@@ -364,6 +364,27 @@ MUTATIONS = [
         "test_verify.py::test_timed_rounds_are_judged",
     ),
     Mutation(
+        "an answer passes for one that was judged only if all of its bits are the same",
+        "bits",
+        "return alike and right.layout is torch.strided and _same_bits(left, right)",
+        "return alike",
+        "test_verify.py::test_timed_rounds_are_judged",
+    ),
+    Mutation(
+        "what other programs did meanwhile is not the call's time",
+        "stopwatch",
+        "foreign = preempted != begun.preempted and waited == begun.waited",
+        "foreign = False",
+        "test_stopwatch.py::test_which_clock_is_believed",
+    ),
+    Mutation(
+        "what the call waits for is its time",
+        "stopwatch",
+        "preempted != begun.preempted and waited == begun.waited",
+        "preempted != begun.preempted",
+        "test_stopwatch.py::test_which_clock_is_believed",
+    ),
+    Mutation(
         "garbage is not collected while the clock runs",
         "clock_cpu",
         "    gc.disable()\n",
@@ -372,8 +393,8 @@ MUTATIONS = [
     ),
     Mutation(
         "a time beyond what the machine can do is not believed",
-        "fixture",
-        "if row.median * IMPLAUSIBLE >= least:",
+        "machine",
+        "if seconds * IMPLAUSIBLE >= least:",
         "if True:",
         "test_verify.py::test_implausible_time",
     ),

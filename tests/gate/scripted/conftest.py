@@ -28,7 +28,7 @@ class Script:
         self.seconds = {"base": 1e-3, "again": 1e-3, "head": 1e-3}
         self.timed = True
         self.verified, self.errors, self.counts = {}, {}, {}
-        self.dies, self.wrong_rounds, self.started = set(), {}, []
+        self.dies, self.wrong_rounds, self.too_fast, self.started = set(), {}, {}, []
         self.random, self.pair_seconds, self.now = random.Random(0), 1.0, 0.0
         self.inputs, self.stray, self.failed = {}, {}, {}
         for name, value in changes.items():
@@ -65,7 +65,8 @@ class Script:
         if arm in self.dies:
             raise WorkerError(f"{arm}: sample: killed by SIGKILL")
         noise = 1 + self.random.gauss(0, 0.002)
-        return messages.Sampled([self.seconds[arm] * noise] * 3, self.wrong_rounds.get(arm, ""))
+        wrong, hasty = self.wrong_rounds.get(arm, ""), self.too_fast.get(arm, "")
+        return messages.Sampled([self.seconds[arm] * noise] * 3, wrong, hasty)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ import pytest
 from pytest_rightfast import gate, gate_report
 
 CASE = "perf/test_a.py::test_a"
+CALLS = {"base": 1, "again": 1, "head": 9}
 
 
 @pytest.mark.parametrize(
@@ -19,6 +20,8 @@ CASE = "perf/test_a.py::test_a"
         ({"errors": {"head": {"draw 0": 2e-7}}}, ("less accurate", 11)),
         ({"counts": {"head": {"allocations": 2}}}, ("costlier", 12)),
         ({"wrong_rounds": {"head": "off by one"}}, ("wrong", 11)),
+        ({"too_fast": {"head": "implausible: 1 us"}}, ("implausible", 11)),
+        ({"counts": {arm: {"python_calls": n} for arm, n in CALLS.items()}}, ("same", 0)),
         ({"dies": ["head"]}, ("not measured", 13)),
         ({"dies": ["base"]}, ("not measured", 13)),
         ({"verified": {"head": ("raised", "boom")}}, ("not measured", 13)),

@@ -1,0 +1,44 @@
+"""The gate's table of guards is in step with the sources, and each deletion turns its test red."""
+
+import importlib.util
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+
+
+def _load():
+    path = Path(__file__).parent / "mutants.py"
+    specification = importlib.util.spec_from_file_location("rightfast_mutants", path)
+    module = importlib.util.module_from_spec(specification)
+    sys.modules[specification.name] = module
+    specification.loader.exec_module(module)
+    return module
+
+
+mutants = _load()
+
+
+def test_every_guard_stands_in_its_file():
+    source = mutants.ROOT / "src/pytest_rightfast"
+    stale = [m for m in mutants.MUTANTS if m.old not in (source / f"{m.module}.py").read_text()]
+    assert stale == []
+
+
+def test_the_table_is_up_to_date():
+    """`python tests/gate/mutants.py --table > docs/gate-guards.md`"""
+    assert (mutants.ROOT / "docs/gate-guards.md").read_text() == mutants.table() + "\n"
+
+
+@pytest.fixture(scope="module")
+def copy(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("mutants")
+    shutil.copytree(mutants.ROOT / "src", folder, dirs_exist_ok=True)
+    return Path(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("mutant", mutants.MUTANTS, ids=lambda one: one.guard)
+def test_turns_red(mutant, copy):
+    assert mutants.outcome(mutant, copy) in ("red", "hangs")
