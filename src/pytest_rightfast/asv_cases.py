@@ -55,7 +55,11 @@ def export(
         for benchmark in maker.all(counters):
             name = benchmark.benchmark_name
             if name in namespace:
-                raise PerfError(f"two perf cases are both called {name} in asv", got=base)
+                raise PerfError(
+                    f"two perf cases are both called {name} in asv",
+                    got=base,
+                    remedy="name one of them otherwise",
+                )
             namespace[name] = benchmark
 
 

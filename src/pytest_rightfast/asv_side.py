@@ -96,7 +96,11 @@ class Side:
             raise PerfError(f"nothing is measured: {stray}")
         code = told.pop("code")
         if code == 3:
-            raise PerfError("pytest broke", got=ended)
+            raise PerfError(
+                "pytest broke",
+                got=ended,
+                remedy="run pytest on the perf folder there and mend what it reports",
+            )
         return Answer(**told, row=found[0] if found else None)
 
     def _layout(self, home: Path) -> sides.Layout:

@@ -24,6 +24,7 @@ def storage(config: pytest.Config) -> Path:
             "--perf-baseline needs a file storage",
             expected="--benchmark-storage=file://path",
             got=location,
+            remedy="drop --benchmark-storage, or name a folder",
         )
     return Path(location.removeprefix("file://")) / str(get_machine_id())  # type: ignore[no-untyped-call]
 

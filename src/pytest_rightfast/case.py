@@ -123,7 +123,12 @@ def build_case(args: tuple[Any, ...], keywords: dict[str, Any]) -> PerfCase:
     rest = {name: value for name, value in keywords.items() if name not in RESERVED}
     case = own.pop("case", PerfCase())
     if not isinstance(case, PerfCase):
-        raise CaseError("case= is not a PerfCase", expected="PerfCase(...)", got=repr(case))
+        raise CaseError(
+            "case= is not a PerfCase",
+            expected="PerfCase(...)",
+            got=repr(case),
+            remedy="write case=PerfCase(inputs=..., reference=...)",
+        )
     if args or rest:
         if case.inputs is not None or "inputs" in own:
             raise CaseError(
@@ -180,7 +185,12 @@ def _check(case: PerfCase, rest: Iterable[str]) -> None:
     for name in ("reference", "check", "inputs", "output", "sync"):
         value = getattr(case, name)
         if value is not None and not callable(value):
-            raise CaseError(f"{name}= is not callable", expected="a function", got=repr(value))
+            raise CaseError(
+                f"{name}= is not callable",
+                expected="a function",
+                got=repr(value),
+                remedy="hand over the function itself, not what it returns",
+            )
     if case.reference is None and case.check is None:
         raise CaseError(
             "the case has neither reference nor check: nothing could be verified",
@@ -190,13 +200,17 @@ def _check(case: PerfCase, rest: Iterable[str]) -> None:
         )
     if case.backward not in (None, "only", "with_forward"):
         raise CaseError(
-            "unknown backward=", expected='"only" or "with_forward"', got=repr(case.backward)
+            "unknown backward=",
+            expected='"only" or "with_forward"',
+            got=repr(case.backward),
+            remedy="leave backward= out to measure the call alone",
         )
     if case.backward and case.mutates:
         raise CaseError(
             "backward= and mutates= do not go together",
             expected="a function that leaves its inputs alone, when its gradient is measured",
             got=f"mutates={tuple(case.mutates)}",
+            remedy="measure them as two cases",
         )
     if isinstance(case.mutates, int | str):
         raise CaseError(
@@ -253,6 +267,7 @@ def backends(marked: Mapping[str, Any]) -> list[Backend]:
                 f"backend {name!r} is not callable",
                 expected="a function, subject(function) or peer(function)",
                 got=repr(value),
+                remedy="write name=function, without calling it",
             )
         one = value if isinstance(value, Backend) else Backend("", value)
         found.append(replace(one, name=name))

@@ -196,6 +196,11 @@ def _as_call(given: Any) -> Call:
         return given
     if isinstance(given, Step):
         if not given.is_call:
-            raise CaseError("over= takes arguments", expected="call(x), (x,) or x", got=repr(given))
+            raise CaseError(
+                "over= takes arguments",
+                expected="call(x), (x,) or x",
+                got=repr(given),
+                remedy="drop steps that are no calls",
+            )
         return Call(given.args, given.kwargs)
     return Call(given if isinstance(given, tuple) else (given,))

@@ -70,7 +70,12 @@ def parse_effect(value: object, where: str) -> float:
     except ValueError:
         number = -1.0
     if not 0 < number < 1:
-        raise ConfigError(f"{where} is no effect", expected='"3%" or 0.03', got=repr(value))
+        raise ConfigError(
+            f"{where} is no effect",
+            expected='"3%" or 0.03',
+            got=repr(value),
+            remedy="write a share above 0 and below 1",
+        )
     return number
 
 
@@ -82,7 +87,7 @@ def load(root: Path) -> Config:
     except FileNotFoundError:
         return Config()
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {path}: {error}") from error
+        raise ConfigError(f"cannot read {path}: {error}", remedy="mend the file") from error
     return parse(content.get("tool", {}).get("rightfast", {}), str(path))
 
 
@@ -120,7 +125,12 @@ def parse(table: Mapping[str, Any], path: str) -> Config:
 def _case(pattern: str, table: Any, path: str) -> CaseConfig:
     where = f'[tool.rightfast.cases."{pattern}"] in {path}'
     if not isinstance(table, dict):
-        raise ConfigError(f"{where} is no table", expected="a table", got=repr(table))
+        raise ConfigError(
+            f"{where} is no table",
+            expected="a table",
+            got=repr(table),
+            remedy='write [tool.rightfast.cases."pattern"] and its keys below',
+        )
     _check(table, {"min-effect": str | float, "accuracy-limit": int | float}, where)
     effect = table.get("min-effect")
     return CaseConfig(
@@ -131,6 +141,16 @@ def _case(pattern: str, table: Any, path: str) -> CaseConfig:
 def _check(table: Mapping[str, Any], known: Mapping[str, Any], where: str) -> None:
     for key, value in table.items():
         if key not in known:
-            raise ConfigError(f"{where}: unknown key {key!r}", expected=sorted(known), got=key)
+            raise ConfigError(
+                f"{where}: unknown key {key!r}",
+                expected=sorted(known),
+                got=key,
+                remedy="see Configuration in docs/gate.md",
+            )
         if not isinstance(value, known[key]):
-            raise ConfigError(f"{where}: {key}", expected=known[key], got=repr(value))
+            raise ConfigError(
+                f"{where}: {key}",
+                expected=known[key],
+                got=repr(value),
+                remedy="see Configuration in docs/gate.md",
+            )

@@ -57,6 +57,7 @@ def argument(call: Call, key: int | str) -> Any:
             f"mutates= names argument {key!r}, which the call does not have",
             expected=f"some of {list(call.tree)}",
             got=repr(key),
+            remedy="name an argument by its position or its keyword",
         ) from None
 
 
@@ -82,6 +83,7 @@ def forward_with_graph(
             "backward= needs a floating torch tensor among the inputs",
             expected="a tensor or module whose gradient can be taken",
             got=f"{[type(leaf).__name__ for _, leaf in trees.leaves(call.tree)]}",
+            remedy="give a floating tensor or a module as an argument, or drop backward=",
         )
     returned = function(*call.args, **call.kwargs)
     return (case.output(returned) if case.output else returned), inputs

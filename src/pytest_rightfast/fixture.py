@@ -139,27 +139,14 @@ class Perf:
                 expected="one call a test, so that each has an id of its own",
                 remedy="use @pytest.mark.parametrize or perf_backends",
             )
-        import torch
-
         if isinstance(function, Backend):
             self._backend = function
-        backend = self._backend
-        role = backend.role if backend else "subject"
-        name = backend.name if backend else _name(function)
-        plain = function.function if isinstance(function, Backend) else function
-        case, plain = _with_module(build_case(args, keywords), plain)
-        if backend and backend.output:
-            case = replace(case, output=backend.output)
-        self.row = row = Row(
-            self._id, self._case_id, name, role, device=self.session.options.device
-        )
-        row.environment = environment(self.session.root, row.device)
-        row.threads_asked, row.threads = self._threads, torch.get_num_threads()
+        self.row = row = self.new_row(_name(function))
         start, users = time.perf_counter(), _Stopwatch()
         before = torch_state()
         row.state = {key: before[key] for key, v in DEFAULTS.items() if before[key] != v}
         try:
-            self._run(plain, case, row, users)
+            self._run(*self._case(function, args, keywords), row, users)
         except BackendFailed as failed:
             self._failed(row, failed.__cause__ or failed)
         except BaseException as error:
@@ -171,6 +158,26 @@ class Perf:
             row.overhead = time.perf_counter() - start - users.seconds
             self._check_state(row, before)
         return row
+
+    def new_row(self, name: str) -> Row:
+        """A row of this test without results; `name`: of the backend if the test has none."""
+        import torch
+
+        one = self._backend
+        name, role = (one.name, one.role) if one else (name, "subject")
+        row = Row(self._id, self._case_id, name, role, device=self.session.options.device)
+        row.environment = environment(self.session.root, row.device)
+        row.threads_asked, row.threads = self._threads, torch.get_num_threads()
+        return row
+
+    def _case(
+        self, function: Callable[..., Any], args: tuple[Any, ...], keywords: dict[str, Any]
+    ) -> tuple[Callable[..., Any], PerfCase]:
+        plain = function.function if isinstance(function, Backend) else function
+        case, plain = _with_module(build_case(args, keywords), plain)
+        if self._backend and self._backend.output:
+            case = replace(case, output=self._backend.output)
+        return plain, case
 
     def sequence(
         self, make: Callable[[], Any], fresh: Callable[[], Any], steps: Any, **options: Any

@@ -127,7 +127,11 @@ def question(config: pytest.Config) -> Question:
     paths = [_relative(root, config.invocation_params.dir, arg) for arg in config.args]
     for path in paths:
         if not (root / path.split("::")[0]).exists():
-            raise PerfError(f"{path} is not there", expected="files or folders of perf cases")
+            raise PerfError(
+                f"{path} is not there",
+                expected="files or folders of perf cases",
+                remedy="mend the path",
+            )
     return Question(
         root,
         config.getoption("--perf-against"),
@@ -163,7 +167,10 @@ def _relative(root: Path, folder: Path, argument: str) -> str:
         if absolute.is_relative_to(top):
             return absolute.relative_to(top).as_posix() + separator + rest
     raise PerfError(
-        "the perf cases must lie inside the project", expected=f"a path in {root}", got=path
+        "the perf cases must lie inside the project",
+        expected=f"a path in {root}",
+        got=path,
+        remedy="start the gate in the repository that holds them",
     )
 
 

@@ -6,6 +6,7 @@ import os
 import re
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -102,9 +103,39 @@ def usage(option: str, *, expected: str, got: object, remedy: str | None = None)
     return pytest.UsageError(str(PerfError(option, expected=expected, got=got, remedy=remedy)))
 
 
+def find_device(name: str) -> Any:
+    """The `torch.device` of that name, if torch finds it on this machine."""
+    import torch
+
+    try:
+        device = torch.device(name)
+        module = getattr(torch, device.type)
+        there = device.type == "cpu" or module.is_available()
+        there = there and (device.index or 0) < module.device_count()
+    except (RuntimeError, AttributeError):
+        there = False
+    if not there:
+        kind = torch.accelerator.current_accelerator()
+        found = (
+            [f"{kind.type}:{i}" for i in range(torch.accelerator.device_count())] if kind else []
+        )
+        raise usage(
+            "--perf-device",
+            expected=f"a device that torch finds on this machine: {', '.join(['cpu', *found])}",
+            got=name,
+            remedy="name one of these",
+        )
+    return device
+
+
 def _device(text: str) -> str:
     if not re.fullmatch(r"[a-z][a-z_]*(:[0-9]{1,3})?", text) or text.startswith("cpu:"):
-        raise usage("--perf-device", expected="cpu, cuda or cuda:1", got=text)
+        raise usage(
+            "--perf-device",
+            expected="cpu, cuda or cuda:1",
+            got=text,
+            remedy="see --perf-device in docs/suite.md",
+        )
     return text
 
 

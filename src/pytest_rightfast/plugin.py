@@ -19,9 +19,9 @@ from . import baseline, clock_cpu, replay
 from .case import Backend, backends
 from .errors import CaseError, PerfError
 from .fixture import Perf, PerfSession
-from .options import add_options, read_options, usage
+from .options import add_options, find_device, read_options, usage
 from .refused import refuse, refuse_workers
-from .results import save
+from .results import Row, save
 from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
 
@@ -30,6 +30,7 @@ REPORT = pytest.StashKey[pytest.TestReport]()
 
 # Beyond pytest's own exit codes 0 to 5.
 EXIT_NOT_MEASURED = 13
+NEVER_CALLED = "never called perf"
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -80,9 +81,15 @@ def _choose_comparison(config: pytest.Config, session: PerfSession) -> None:
                 "--perf-baseline compares with the saved run of its name",
                 expected="one of --perf-baseline and --benchmark-compare",
                 got="both",
+                remedy="drop one of them",
             )
         if not re.fullmatch(r"[\w.-]+", name):
-            raise usage("--perf-baseline", expected="a name such as main", got=name)
+            raise usage(
+                "--perf-baseline",
+                expected="a name such as main",
+                got=name,
+                remedy="use letters, digits, dots, dashes and underscores",
+            )
         found = baseline.find(config, name) if session.options.timing else None
     if found is None:
         return
@@ -133,15 +140,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         return
     marker = metafunc.definition.get_closest_marker("perf_backends")
     if marker is not None:
-        if marker.args or not marker.kwargs or "backend" not in metafunc.fixturenames:
-            raise CaseError(
-                f"{metafunc.definition.nodeid}: perf_backends is not used as it is meant",
-                expected="@pytest.mark.perf_backends(name=function, ...) on a test with the "
-                "argument `backend`",
-                got=f"{len(marker.args)} functions without a name, names {list(marker.kwargs)}, "
-                f"arguments {metafunc.fixturenames}",
-            )
-        found = backends(marker.kwargs)
+        found = _backends(metafunc, marker)
         metafunc.parametrize("backend", found, ids=[one.name for one in found])
     session = metafunc.config.stash.get(SESSION, None)
     if session and len(session.options.threads) > 1:
@@ -149,6 +148,22 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.parametrize(
             "perf_threads", threads, indirect=True, ids=[f"{n}threads" for n in threads]
         )
+
+
+def _backends(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Backend]:
+    try:
+        if marker.args or not marker.kwargs or "backend" not in metafunc.fixturenames:
+            raise CaseError(
+                f"{metafunc.definition.nodeid}: perf_backends is not used as it is meant",
+                expected="@pytest.mark.perf_backends(name=function, ...) on a test with the "
+                "argument `backend`",
+                got=f"{len(marker.args)} functions without a name, names {list(marker.kwargs)}, "
+                f"arguments {metafunc.fixturenames}",
+                remedy="name each function, and take the argument `backend`",
+            )
+        return backends(marker.kwargs)
+    except CaseError as error:  # without the traceback through pytest
+        raise pytest.Collector.CollectError(str(error)) from error
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -170,6 +185,8 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     cases = list(filter(is_case, session.items))
     perf_session.total = len(cases)
     refuse(session.config, cases)
+    if cases and not session.config.option.collectonly:
+        find_device(perf_session.options.device)
     compared = session.config.getoption("--benchmark-compare")
     if cases and compared and not perf_session.compared:
         raise usage(
@@ -187,19 +204,7 @@ def is_case(item: pytest.Item) -> bool:
 @pytest.fixture
 def perf_device(request: pytest.FixtureRequest) -> Any:
     """The `torch.device` of this run (`--perf-device`)."""
-    import torch
-
-    name = request.config.stash[SESSION].options.device
-    try:
-        device = torch.device(name)
-        module = getattr(torch, device.type)
-        there = device.type == "cpu" or module.is_available()
-        there = there and (device.index or 0) < module.device_count()
-    except (RuntimeError, AttributeError):
-        there = False
-    if not there:
-        raise usage("--perf-device", expected="a device that torch finds on this machine", got=name)
-    return device
+    return find_device(request.config.stash[SESSION].options.device)
 
 
 @pytest.fixture
@@ -234,25 +239,34 @@ def perf(
         int(marker.get("min_rounds", session.options.min_rounds)),
     )
     yield measured
-    row, report = measured.row, item.stash.get(REPORT, None)
-    if row is None:
-        replay.leave_out(benchmark)
-        if report is not None and report.passed:
-            raise CaseError(
-                f"{item.nodeid} never called perf: nothing was verified or measured",
-                expected="perf(function, *arguments, reference=...)",
-                remedy="call it, or drop the argument",
-            )
-        return
-    if row.status == "ok" and (report is None or not report.passed):
-        row.status, row.samples = "error", []
-        row.reason = f"the test did not pass after timing: {_first_line(report)}"
+    row = _final_row(measured, item)
     session.rows.append(row)
     if row.samples:
         replay.replay(row, benchmark, marker["timer"])
         session.benchmarks.append(benchmark.stats)
     else:
         replay.leave_out(benchmark)
+    if measured.row is None and row.reason == NEVER_CALLED:
+        raise CaseError(
+            f"{item.nodeid} {NEVER_CALLED}: nothing was verified or measured",
+            expected="perf(function, *arguments, reference=...)",
+            got="a test that passed without it",
+            remedy="call it, or drop the argument",
+        )
+
+
+def _final_row(measured: Perf, item: pytest.Item) -> Row:
+    """The row of a test that has ended, whatever it did."""
+    row, report = measured.row, item.stash.get(REPORT, None)
+    if row is None:
+        row = measured.new_row("")
+        row.status = "unsupported" if report is not None and report.skipped else "error"
+        passed = report is not None and report.passed
+        row.reason = NEVER_CALLED if passed else _first_line(report)
+    elif row.status == "ok" and (report is None or not report.passed):
+        row.status, row.samples = "error", []
+        row.reason = f"the test did not pass after timing: {_first_line(report)}"
+    return row
 
 
 def _seed(case: str) -> None:

@@ -98,6 +98,7 @@ def _as_mutated(case: PerfCase, found: Answer) -> dict[int | str, Any]:
             "the reference of a case with mutates= changed nothing and returned something else",
             expected=f"{len(keys)} new values, in the order of mutates={tuple(keys)}",
             got=trees.kind(values),
+            remedy="return the new values, or change the arguments in place as the function does",
         )
     return dict(zip(keys, values))
 

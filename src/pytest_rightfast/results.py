@@ -101,7 +101,10 @@ def save(path: Path, rows: Sequence[Row]) -> None:
             {"schema": SCHEMA, "rows": [asdict(row) for row in rows]}, allow_nan=False, indent=1
         )
     except (TypeError, ValueError) as error:
-        raise ResultsError(f"cannot write {path}: a value is not strict JSON: {error}") from error
+        raise ResultsError(
+            f"cannot write {path}: a value is not strict JSON: {error}",
+            remedy="report it: every field of a row should be finite",
+        ) from error
     write_atomically(path, text + "\n")
 
 
@@ -137,7 +140,9 @@ def load(path: str | Path) -> list[Row]:
     try:
         text = Path(path).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise ResultsError(f"cannot read {path}: {error}") from error
+        raise ResultsError(
+            f"cannot read {path}: {error}", remedy="name a file that --perf-json wrote"
+        ) from error
     try:
         content = json.loads(text, parse_constant=_refuse)
     except ValueError as error:
@@ -163,7 +168,12 @@ def load(path: str | Path) -> list[Row]:
             remedy="read it with the rightfast version that wrote it",
         )
     if not isinstance(content.get("rows"), list):
-        raise ResultsError(f"{path} has no rows", expected="a list", got=content.get("rows"))
+        raise ResultsError(
+            f"{path} has no rows",
+            expected="a list",
+            got=content.get("rows"),
+            remedy="measure again; the file was changed by something else",
+        )
     return [_row(path, index, entry) for index, entry in enumerate(content["rows"])]
 
 
@@ -174,6 +184,7 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
             f"{path}: row {index} does not fit the schema",
             expected=f"fields among {sorted(known)}",
             got=sorted(entry) if isinstance(entry, dict) else entry,
+            remedy="measure again, or read it with the version that wrote it",
         )
     hints = get_type_hints(Row)
     for name, value in entry.items():
@@ -182,15 +193,22 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
                 f"{path}: row {index} has a {name} that does not fit the schema",
                 expected=hints[name],
                 got=repr(value)[:80],
+                remedy="measure again; the file was changed by something else",
             )
     row = Row(**entry)
     for name, allowed in (("status", STATUSES), ("role", ROLES)):
         if (value := getattr(row, name)) not in allowed:
             raise ResultsError(
-                f"{path}: row {index} has an unknown {name}", expected=allowed, got=value
+                f"{path}: row {index} has an unknown {name}",
+                expected=allowed,
+                got=value,
+                remedy="measure again; the file was changed by something else",
             )
     if not all(sample > 0 for sample in row.samples):
-        raise ResultsError(f"{path}: row {index} has samples that are not positive seconds")
+        raise ResultsError(
+            f"{path}: row {index} has samples that are not positive seconds",
+            remedy="measure again; the file was changed by something else",
+        )
     return row
 
 

@@ -72,7 +72,9 @@ def toggled(
     values, left_alone = values or {}, set(fixed)
     if unknown := (values.keys() | left_alone) - defaults.keys():
         raise CaseError(
-            f"{_name(signature)} has no options {sorted(unknown)}", expected=sorted(defaults)
+            f"{_name(signature)} has no options {sorted(unknown)}",
+            expected=sorted(defaults),
+            remedy="name options that have a default",
         )
     found = []
     for option, (default, annotation) in defaults.items():
@@ -84,6 +86,7 @@ def toggled(
                 f"no second value is known for option {option!r} of {_name(signature)}",
                 expected=f"values={{{option!r}: [...]}}, or fixed=[{option!r}]",
                 got=f"{option}={default!r}",
+                remedy="give a second value, or fix the option",
             )
         for other in others:
             first, second = _listed(build()), _listed(build(**{option: other}))
@@ -126,7 +129,9 @@ def drawn(
             fitting = [e for e in map(_listed, alphabet) if e[0].needs <= calls]
             if not fitting:
                 raise CaseError(
-                    "every entry of the alphabet needs an earlier call", expected="a plain call(x)"
+                    "every entry of the alphabet needs an earlier call",
+                    expected="a plain call(x)",
+                    remedy="add a step that needs no earlier one",
                 )
             steps += generator.choice(fitting)
         found.append(Schedule(f"drawn {number}, seed {seed}", tuple(steps)))
@@ -172,6 +177,7 @@ def _options(signature: Callable[..., Any]) -> dict[str, tuple[Any, Any]]:
             f"{_name(signature)} has no options",
             expected="parameters with defaults",
             got=str(inspect.signature(signature)),
+            remedy="write the steps out: steps=[call(...), ...]",
         )
     return found
 

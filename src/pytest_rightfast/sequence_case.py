@@ -136,7 +136,11 @@ def _doubled(plan: Plan, schedules: list[Schedule]) -> list[Schedule]:
         )
     steps = schedules[0].steps
     if any(step.raises for step in steps):
-        raise CaseError("a timed sequence cannot raise", expected="steps that return")
+        raise CaseError(
+            "a timed sequence cannot raise",
+            expected="steps that return",
+            remedy="drop raises= or time=",
+        )
     outcomes = expect(plan, list(enumerate(steps * 2)))
     for number, (first, second) in enumerate(zip(outcomes, outcomes[len(steps) :])):
         if wrong := judge(plan, second, first):

@@ -131,6 +131,7 @@ def swap(target: Any, values: Any = None) -> Step:
             "swap() needs a tensor",
             expected='a tensor that other steps use, or the name of an attribute ("weight")',
             got=type(target).__name__,
+            remedy="give the tensor itself, or its name",
         )
     return Step("swap", "", (target, *given), lasts=True)
 

@@ -73,7 +73,10 @@ class KernelSpec:
         names = getattr(self.fn, "arg_names", None)
         if names is None:
             raise CaseError(
-                "fn is no Triton kernel", expected="a function under @triton.jit", got=self.name
+                "fn is no Triton kernel",
+                expected="a function under @triton.jit",
+                got=self.name,
+                remedy="hand over the function under @triton.jit",
             )
         given = {**self.signature, **dict.fromkeys(self.constexprs, "constexpr")}
         if set(given) != set(names) or not set(self.divisible or ()) <= set(self.signature):
@@ -95,7 +98,12 @@ def counters(specs: Sequence[KernelSpec], targets: Sequence[int] = TARGETS) -> d
     """
     names = [spec.name for spec in specs]
     if len(set(names)) < len(names):
-        raise CaseError("two kernels have one name", expected="label= on each", got=names)
+        raise CaseError(
+            "two kernels have one name",
+            expected="label= on each",
+            got=names,
+            remedy="give each kernel a name= of its own",
+        )
     return {
         f"{spec.name}/sm{target}/{name}": value
         for spec in specs

@@ -84,6 +84,7 @@ def record(function: Callable[[], Any], timeout: float = 600) -> list[Launch]:
             "record() needs a function that a child process can import",
             expected="a function at the top of a module",
             got=name,
+            remedy="define it at the top of a module",
         )
     with tempfile.TemporaryDirectory() as folder:
         out = Path(folder) / "launches"
@@ -97,12 +98,17 @@ def record(function: Callable[[], Any], timeout: float = 600) -> list[Launch]:
                 f"{name} failed under the interpreter",
                 expected="a run on CPU tensors",
                 got=done.stderr.strip()[-2000:],
+                remedy="make it run with TRITON_INTERPRET=1 on small CPU tensors",
             )
         seen = pickle.loads(out.read_bytes())
     if isinstance(seen, str):
         raise Unsupported(seen)
     if not seen:
-        raise CaseError(f"{name} launched no Triton kernel", expected="a launch: kernel[grid](...)")
+        raise CaseError(
+            f"{name} launched no Triton kernel",
+            expected="a launch: kernel[grid](...)",
+            remedy="launch the kernel inside of it, on every path",
+        )
     return _launches(seen)
 
 

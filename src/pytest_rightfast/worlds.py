@@ -168,6 +168,7 @@ class World:
                 f"swap({name!r}) names no tensor",
                 expected="an attribute that holds a tensor",
                 got=type(target).__name__,
+                remedy="name a parameter or buffer of the object",
             )
         given = args[0 if name else 1 :]
         generator = torch.Generator().manual_seed(number)

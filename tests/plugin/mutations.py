@@ -473,7 +473,7 @@ MUTATIONS = [
     Mutation(
         "a test that never calls perf is an error",
         "plugin",
-        "if report is not None and report.passed:",
+        "if measured.row is None and row.reason == NEVER_CALLED:",
         "if False:",
         "test_plugin.py::test_perf_that_is_never_called",
     ),

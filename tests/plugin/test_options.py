@@ -35,10 +35,11 @@ def test_bad_values(project, option, value):
 def test_device_that_is_not_there(project, device):
     project.file("test_it.py", ONE)
     result = project.run(f"--perf-device={device}")
-    assert result.ret == 1
-    result.stdout.fnmatch_lines(
-        ["*--perf-device", "*expected: a device that torch finds*", f"*{device}"]
+    assert result.ret == 4
+    result.stderr.fnmatch_lines(
+        ["*--perf-device", "*expected: a device that torch finds*cpu*", f"*{device}", "*remedy:*"]
     )
+    assert project.run(f"--perf-device={device}", "--collect-only").ret == 0
 
 
 def test_several_thread_counts(project):

@@ -196,6 +196,37 @@ def test_perf_that_is_never_called(project):
     result.stdout.fnmatch_lines(["*never called perf*", "*expected:*", "*remedy:*"])
 
 
+def test_every_case_has_a_row(project):
+    """Also one that is written wrong, fails or is skipped before it calls perf."""
+    project.file(
+        "test_it.py",
+        """
+        @pytest.mark.perf_backends(ours=torch.exp)
+        def test_no_reference(perf, backend):
+            perf(backend, torch.randn(8))
+
+        def test_raises(perf):
+            raise KeyError("early")
+
+        def test_skips(perf):
+            pytest.skip("not today")
+
+        def test_never(perf):
+            pass
+        """,
+    )
+    assert project.run("--perf-json=rows.json").ret == 1
+    rows = load(project.path / "rows.json")
+    assert [(row.case.partition("::")[2], row.backend, row.status) for row in rows] == [
+        ("test_no_reference", "ours", "error"),
+        ("test_raises", "", "error"),
+        ("test_skips", "", "unsupported"),
+        ("test_never", "", "error"),
+    ]
+    for row, reason in zip(rows, ["neither reference nor check", "early", "not today", "never"]):
+        assert reason in row.reason
+
+
 def test_perf_that_is_called_twice(project):
     project.file(
         "test_it.py",
@@ -264,7 +295,8 @@ def test_backends_used_wrongly(project, marker, arguments):
     )
     result = project.run()
     assert result.ret == 2
-    result.stdout.fnmatch_lines(["*expected:*", "*got:*"])
+    result.stdout.fnmatch_lines(["*expected:*", "*got:*", "*remedy:*"])
+    assert "_multicall" not in str(result.stdout)  # the message, no way through pytest's inside
 
 
 def test_inputs_drawn_in_the_test_are_the_same_for_all_backends(project):
