@@ -4,12 +4,17 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: perf test test-slow lint history clean
+PERF = $(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 \
+	--perf-json .rightfast/last.json \
+	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
+
+.PHONY: perf baseline test test-slow lint history clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
-	$(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 --perf-baseline main \
-		--perf-json .rightfast/last.json \
-		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
+	$(PERF) --perf-baseline main --perf-budget 60
+
+baseline: $(READY)  ## The same run becomes the baseline that later runs are compared with.
+	$(PERF) --perf-save-baseline main
 
 test: $(READY)  ## The test suite on all cores, without the slow part.
 	$(BIN)/python -m pytest tests -q -n auto --dist loadscope -m "not slow"

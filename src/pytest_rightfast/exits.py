@@ -78,6 +78,14 @@ class Result:
     reasons: tuple[str, ...]
 
 
+def outcome(result: Result) -> str:
+    """`passed`, or by what it failed or would fail, and the exit code."""
+    code, would = result.code, result.would
+    if code == would:
+        return "passed" if code == 0 else f"failed ({code.name.lower()}, exit {int(code)})"
+    return f"advisory: would fail ({would.name.lower()}, exit {int(would)})"
+
+
 def conclude(
     judgements: Iterable[Judgement],
     *,

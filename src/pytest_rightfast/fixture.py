@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -28,6 +28,10 @@ from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
 from .visits import Desk, Visit
 
+if TYPE_CHECKING:
+    from .comparison import Comparison
+    from .stored import Stored
+
 
 @dataclass
 class PerfSession:
@@ -37,7 +41,7 @@ class PerfSession:
         rows: results so far, in order.
         total, deselected: perf cases that will run, and that were deselected.
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
-        stored, stored_name: medians of the run that is compared with, and its file.
+        stored: the run that is compared with; comparison: what that said.
         compared: runs that pytest-benchmark compares with.
         import_changes: global torch state changed by importing a file, by file.
         started: seconds that torch's import and first use took.
@@ -53,8 +57,8 @@ class PerfSession:
     total: int = 0
     deselected: int = 0
     benchmarks: list[Any] = field(default_factory=list)
-    stored: dict[str, float] | None = None
-    stored_name: str = ""
+    stored: Stored | None = None
+    comparison: Comparison | None = None
     compared: int = 0
     note: str = ""
     desk: Desk | None = None

@@ -93,7 +93,7 @@ def _run(question: Question, say: Progress) -> Report:
             f"{watch.spent():.0f} s, over the budget of {watch.budget:g} s: every case is "
             "verified, whatever that takes; the budget only limits the timing"
         )
-    notes += _waiver_notes(waivers, cases)
+    notes += waiver_notes(waivers, [case.name for case in cases])
     return Report(
         base,
         head,
@@ -147,12 +147,12 @@ def _judge(case: Case, question: Question, waivers: accepted.Accepted) -> Judgem
     facts = case.facts or Facts(case.name, case.base, case.head)
     if limit is not None:
         facts = replace(facts, accuracy_limit=limit)
-    return waivers.apply(judge(facts), _today())
+    return waivers.apply(judge(facts), today())
 
 
-def _waiver_notes(waivers: accepted.Accepted, cases: list[Case]) -> list[str]:
-    expired = waivers.expired(_today())
-    unused = waivers.unused(case.name for case in cases)
+def waiver_notes(waivers: accepted.Accepted, cases: list[str]) -> list[str]:
+    """All entries of `accepted.toml`, those that have expired or match no case named."""
+    expired, unused = waivers.expired(today()), waivers.unused(cases)
     notes = []
     for entry in waivers.entries:
         state = "expired" if entry in expired else "matches no case" if entry in unused else ""
@@ -160,5 +160,5 @@ def _waiver_notes(waivers: accepted.Accepted, cases: list[Case]) -> list[str]:
     return notes
 
 
-def _today() -> datetime.date:
+def today() -> datetime.date:
     return datetime.datetime.now(datetime.UTC).date()

@@ -136,28 +136,29 @@ def question(config: pytest.Config) -> Question:
         root,
         config.getoption("--perf-against"),
         tuple(paths),
-        tuple(_selection(config)),
-        _settings(config, root),
+        tuple(selection(config)),
+        settings(config, root),
         bool(config.getoption("--perf-against-tip")),
         config.inipath,
         config.getoption("--perf-trace"),
     )
 
 
-def _settings(config: pytest.Config, root: Path) -> Config:
-    settings = load(root)
+def settings(config: pytest.Config, root: Path) -> Config:
+    """`[tool.rightfast]`, with what the command line overrides."""
+    found = load(root)
     if (effect := config.getoption("--perf-min-effect")) is not None:
-        settings = replace(settings, min_effect=parse_effect(effect, "--perf-min-effect"))
+        found = replace(found, min_effect=parse_effect(effect, "--perf-min-effect"))
     if (budget := config.getoption("--perf-budget")) is not None:
-        settings = replace(settings, budget=float(budget))
+        found = replace(found, budget=float(budget))
     if (verdicts := config.getoption("--perf-fail-on")) is not None:
         try:
-            settings = replace(settings, fail_on=parse_fail_on(verdicts))
+            found = replace(found, fail_on=parse_fail_on(verdicts))
         except ValueError as error:
             raise PerfError(f"--perf-fail-on: {error}") from error
     if config.getoption("--perf-advisory"):
-        settings = replace(settings, advisory=True)
-    return settings
+        found = replace(found, advisory=True)
+    return found
 
 
 def _relative(root: Path, folder: Path, argument: str) -> str:
@@ -174,7 +175,7 @@ def _relative(root: Path, folder: Path, argument: str) -> str:
     )
 
 
-def _selection(config: pytest.Config) -> list[str]:
+def selection(config: pytest.Config) -> list[str]:
     """The options that decide which cases run, and how, for the workers."""
     option, chosen = config.option, []
     pairs = [("-k", option.keyword), ("-m", option.markexpr), ("-p", option.plugins)]

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator
 from typing import Any
 
+from .exits import outcome
 from .gate import Report
 from .tables import seconds, short
 from .trial import Case
@@ -46,12 +47,7 @@ def conclusion(report: Report) -> str:
     for judgement in report.judgements:
         counts[judgement.verdict] = counts.get(judgement.verdict, 0) + 1
     said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "no cases"
-    code, would = report.result.code, report.result.would
-    if code == would:
-        outcome = "passed" if code == 0 else f"failed ({code.name.lower()}, exit {int(code)})"
-    else:
-        outcome = f"advisory: would fail ({would.name.lower()}, exit {int(would)})"
-    return f"{outcome}: {said}"
+    return f"{outcome(report.result)}: {said}"
 
 
 def rows(report: Report) -> list[list[str]]:

@@ -22,6 +22,7 @@ class Options:
     cpus: tuple[int, ...] | None = None
     json: Path | None = None
     baseline: str | None = None
+    save_baseline: str | None = None
     timing: bool = True
     max_time: float = 1.0
     min_rounds: int = 5
@@ -48,6 +49,11 @@ def add_options(parser: pytest.Parser) -> None:
         "--perf-baseline",
         metavar="NAME",
         help="compare with the saved run of this name; make it if there is none",
+    )
+    group.addoption(
+        "--perf-save-baseline",
+        metavar="NAME",
+        help="this run becomes the baseline of that name, if it is whole and nothing fails",
     )
 
     group.addoption(
@@ -91,7 +97,8 @@ def read_options(config: pytest.Config) -> Options:
         threads=_threads(get("--perf-threads")),
         cpus=_cpus(get("--perf-cpus")),
         json=get("--perf-json"),
-        baseline=get("--perf-baseline"),
+        baseline=_name(config, "--perf-baseline"),
+        save_baseline=_name(config, "--perf-save-baseline"),
         timing=bool(get("--benchmark-enable")) or not get("--benchmark-disable"),
         max_time=float(get("--benchmark-max-time")),
         min_rounds=int(get("--benchmark-min-rounds")),
@@ -137,6 +144,14 @@ def _device(text: str) -> str:
             remedy="see --perf-device in docs/suite.md",
         )
     return text
+
+
+def _name(config: pytest.Config, option: str) -> str | None:
+    name: str | None = config.getoption(option)
+    if name is None or re.fullmatch(r"[\w.-]+", name):
+        return name
+    remedy = "use letters, digits, dots, dashes and underscores"
+    raise usage(option, expected="a name such as main", got=name, remedy=remedy)
 
 
 def _threads(text: str) -> tuple[int, ...]:

@@ -15,9 +15,10 @@ from typing import Any
 
 import pytest
 
-from . import baseline, clock_cpu, replay
+from . import baseline, clock_cpu, replay, stored
 from .case import Backend, backends
 from .errors import CaseError, PerfError
+from .exits import ExitCode
 from .fixture import Perf, PerfSession
 from .options import add_options, find_device, read_options, usage
 from .refused import refuse, refuse_workers
@@ -28,8 +29,6 @@ from .summary import outcome_word, write_summary
 SESSION = pytest.StashKey[PerfSession]()
 REPORT = pytest.StashKey[pytest.TestReport]()
 
-# Beyond pytest's own exit codes 0 to 5.
-EXIT_NOT_MEASURED = 13
 NEVER_CALLED = "never called perf"
 
 
@@ -74,31 +73,12 @@ def _explain_missing_benchmark(config: pytest.Config) -> None:
 
 
 def _choose_comparison(config: pytest.Config, session: PerfSession) -> None:
-    found, name = baseline.wanted(config), session.options.baseline
-    if name is not None:
-        if config.getoption("--benchmark-compare"):
-            raise usage(
-                "--perf-baseline compares with the saved run of its name",
-                expected="one of --perf-baseline and --benchmark-compare",
-                got="both",
-                remedy="drop one of them",
-            )
-        if not re.fullmatch(r"[\w.-]+", name):
-            raise usage(
-                "--perf-baseline",
-                expected="a name such as main",
-                got=name,
-                remedy="use letters, digits, dots, dashes and underscores",
-            )
-        found = baseline.find(config, name) if session.options.timing else None
-    if found is None:
-        return
-    try:
-        session.stored, session.stored_name = baseline.medians(found), found.name
-    except PerfError as error:
-        raise pytest.UsageError(str(error)) from error
-    stored = found.parent == baseline.storage(config)
-    config.option.benchmark_compare = found.stem if stored else str(found)
+    found = baseline.choose(config, session.options)
+    if found is not None:
+        try:
+            session.stored = stored.load(found)
+        except PerfError as error:
+            raise pytest.UsageError(str(error)) from error
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -108,12 +88,8 @@ def pytest_benchmark_compare_machine_info(
     """pytest-benchmark has loaded a run to compare with."""
     session = config.stash[SESSION]
     session.compared += 1
-    if session.stored is None:
-        session.stored = {
-            bench["fullname"]: bench["stats"]["median"]
-            for bench in compared_benchmark["benchmarks"]
-        }
-        session.stored_name = str(config.getoption("--benchmark-compare"))
+    if session.stored is None:  # chosen by number, or the newest
+        session.stored = stored.parse("the saved run", compared_benchmark)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:
@@ -344,28 +320,12 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
             perf_session.note, session.exitstatus = str(error), pytest.ExitCode.USAGE_ERROR
     if not perf_session.total:
         return
-    measured = sum(row.status == "ok" for row in rows)
-    if session.exitstatus == 0 and not measured:
-        session.exitstatus = EXIT_NOT_MEASURED
-    if options.baseline is not None and options.timing and perf_session.stored is None:
-        perf_session.note = _make_baseline(session, perf_session)
+    if session.exitstatus == 0 and not any(row.status == "ok" for row in rows):
+        session.exitstatus = ExitCode.MISSING
+    if options.timing:
+        from . import comparison
 
-
-def _make_baseline(session: pytest.Session, perf_session: PerfSession) -> str:
-    """A run becomes the baseline only if it is whole and nothing in it failed."""
-    name = perf_session.options.baseline
-    assert name is not None
-    option = session.config.option
-    files = [str(argument) for argument in session.config.args if not os.path.isdir(argument)]
-    ignored = any("--ignore" in str(argument) for argument in session.config.invocation_params.args)
-    left_out = bool(perf_session.deselected or option.keyword or option.markexpr or ignored)
-    partial = left_out or bool(files or getattr(option, "lf", False))
-    if session.exitstatus != 0 or partial or not perf_session.benchmarks:
-        why = "a part of the suite ran (name the folder, deselect nothing)"
-        why = why if partial else "the run failed"
-        return f"baseline {name!r}: there is none yet, and this run does not become it: {why}"
-    path = baseline.write(session.config, name, perf_session.benchmarks)
-    return f"baseline {name!r}: there was none, so this run was saved as {path.name}"
+        comparison.finish(session, perf_session)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -374,6 +334,12 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
     session = config.stash.get(SESSION, None)
     try:
         yield
+    except Exception as error:
+        running = config.pluginmanager.get_plugin("session")
+        if session is None or running is None or not replay.is_regression(error):
+            raise
+        # --benchmark-compare-fail: an exit code in place of a traceback, after any of ours.
+        running.exitstatus = running.exitstatus or ExitCode.SLOWER
     finally:
         if session is not None and (session.rows or session.note):
             write_summary(terminalreporter, session)

@@ -38,6 +38,15 @@ def refuse(config: pytest.Config, cases: list[pytest.Item]) -> None:
                 got=value,
                 remedy="leave it out, or deselect the perf cases",
             )
+    given = [str(arg) for arg in config.invocation_params.args]
+    flags = [arg for arg in given if arg.startswith("--benchmark-compare-fail")]
+    if len(flags) > 1:
+        raise usage(
+            "--benchmark-compare-fail was given twice, and pytest-benchmark keeps the last alone",
+            expected="all expressions after one flag",
+            got=" ".join(flags),
+            remedy="--benchmark-compare-fail mean:10% min:5%",
+        )
     for item in cases:
         _refuse_marker(item)
 

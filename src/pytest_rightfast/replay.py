@@ -72,6 +72,13 @@ def leave_out(benchmark: Any) -> None:
     benchmark.skipped = True
 
 
+def is_regression(error: Exception) -> bool:
+    """Whether pytest-benchmark says by it that `--benchmark-compare-fail` was exceeded."""
+    from pytest_benchmark.session import PerformanceRegression
+
+    return isinstance(error, PerformanceRegression)
+
+
 def _nothing() -> None:
     """What `pedantic` runs between two readings of the replaying timer."""
 

@@ -13,8 +13,6 @@ from .statistics import Decision, Outcome, Plan, decide, noise_floor
 from .trial import Case, Progress
 from .verdicts import Facts, Side, Status
 
-# What rounding an exact answer to the output type costs already; below it no ratio means anything.
-ERROR_FLOOR = 3e-8
 # A case is compared no further once it is this sure.
 SETTLED = (Outcome.SLOWER, Outcome.FASTER, Outcome.SAME)
 # A pair may take this much longer than the one before it.
@@ -127,7 +125,7 @@ def _facts(case: Case) -> Facts:
     for arm, side in _lost(case.samples).items():
         sides["head" if arm == "head" else "base"] = side
     before, after = case.verified[case.arm].errors, case.verified["head"].errors
-    ratio = ulps.worst_ratio(before, after, ERROR_FLOOR)
+    ratio = ulps.worst_ratio(before, after)
     facts = Facts(case.name, sides["base"], sides["head"], case.decision, ratio)
     return replace(facts, counters=case.counters)
 

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import statistics
+from collections import Counter
 from typing import Any
 
+from .exits import outcome
 from .fixture import PerfSession
 from .results import Row
-from .tables import seconds, tables
+from .tables import seconds, short, tables
+from .verdicts import Verdict
 
-# A stored run differs in time, heat and neighbours: a ratio to it is a reason to look, no verdict.
-SUSPECT = 1.25
+# Verdicts that need no line of their own.
+QUIET = (Verdict.SAME, Verdict.NEW)
 
 
 def outcome_word(row: Row) -> str:
@@ -23,7 +26,8 @@ def outcome_word(row: Row) -> str:
 def write_summary(reporter: Any, session: PerfSession) -> None:
     """The tables, then the notes, worst last."""
     reporter.section("rightfast")
-    for number, text in enumerate(tables(session.rows, session.stored)):
+    stored = session.stored.medians if session.stored is not None else None
+    for number, text in enumerate(tables(session.rows, stored)):
         reporter.write_line(text, bold=number % 2 == 0)
         if number % 2:
             reporter.write_line("")
@@ -55,24 +59,25 @@ def _notes(session: PerfSession) -> list[str]:
         notes.append(f"rows written to {session.options.json}")
     if session.note:
         notes.append(session.note)
-    return notes + _suspects(session)
+    return notes + _comparison(session)
 
 
-def _suspects(session: PerfSession) -> list[str]:
-    if session.stored is None:
+def _comparison(session: PerfSession) -> list[str]:
+    """What the stored run says: a line for each case that is not as it was, then the conclusion."""
+    found = session.comparison
+    if found is None:
         return []
-    stored = session.stored
-    pairs = [(row, stored[row.id]) for row in session.rows if row.median and row.id in stored]
-    new = [row.id for row in session.rows if row.median and row.id not in stored]
-    gone = sorted(stored.keys() - {row.id for row in session.rows})
-    slower = [(row, old) for row, old in pairs if (row.median or 0) > SUSPECT * old]
-    notes = [
-        f"compared with {session.stored_name}: {len(pairs)} cases, {len(new)} new, {len(gone)} gone"
+    told = [one for one in found.judgements if one.verdict not in QUIET or one.excused]
+    lines = [f"  {one.verdict.upper()} {short(one.case)}: {one.reason}" for one in told]
+    lines += [
+        f"    {finding.verdict} accepted: {why}"
+        for one in told
+        for finding, why in one.excused.items()
     ]
-    notes += [f"  gone: {test}" for test in gone]
-    notes += [
-        f"  suspect: {row.id} {(row.median or 0) / old:.2f}x slower (one run against one run: "
-        "run again before you believe it)"
-        for row, old in slower
+    counts = Counter(str(one.verdict) for one in found.judgements)
+    said = ", ".join(f"{n} {verdict}" for verdict, n in counts.items()) or "no cases"
+    return [
+        *lines,
+        *found.notes,
+        f"compared with {found.stored.name}: {outcome(found.result)}: {said}",
     ]
-    return notes

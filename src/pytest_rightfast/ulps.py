@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 # Upper ends of the histogram's classes; the last is without end.
 EDGES = (0, 1, 2, 4, 16, 256, 65536)
 
+# What rounding an exact answer to float32 costs already; below it no ratio means anything.
+ERROR_FLOOR = 3e-8
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -219,7 +222,7 @@ def error_ratio(base: float | None, head: float | None, floor: float) -> float:
 
 
 def worst_ratio(
-    base: Mapping[str, float | None], head: Mapping[str, float | None], floor: float
+    base: Mapping[str, float | None], head: Mapping[str, float | None], floor: float = ERROR_FLOOR
 ) -> float | None:
     """The largest error ratio over the input families that both sides have; None without any."""
     return max((error_ratio(base[f], head[f], floor) for f in base if f in head), default=None)

@@ -1,0 +1,186 @@
+"""A stored run against this one: what is decided at once, and what only pairs can decide. Pure.
+
+Answers, accuracy and exact counters do not depend on the hour, so a stored run decides them. Times
+do: two runs of the same code differ by more than most regressions. A slower time is a suspect, to
+be confirmed or cleared by pairs of fresh processes against the stored run's commit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from .config import Config
+from .errors import ResultsError
+from .results import Row
+from .statistics import Decision, Outcome
+from .ulps import worst_ratio
+from .verdicts import Facts, Judgement, Side, Status, exact_counters, judge
+
+# A time above the stored one by this factor is looked into, if the middle halves of the two samples
+# lie apart as well.
+SUSPECT = 1.10
+# What must be equal for counters, and for times.
+VERSIONS = ("python", "torch", "triton", "numpy")
+CONDITIONS = (*VERSIONS, "host", "cpu", "cpu_count", "gpu", "driver", "affinity")
+STATUSES = {
+    "ok": Status.OK,
+    "wrong": Status.WRONG,
+    "unsupported": Status.SKIPPED,
+    "error": Status.RAISED,
+}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """One case of a stored run; `median` and `upper` (the upper quartile) in seconds."""
+
+    median: float
+    upper: float
+    role: str
+    errors: Mapping[str, float]
+    counters: Mapping[str, int]
+    inputs: str
+    threads: int | None
+    environment: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Stored:
+    """A saved run. `commit` is what it measured; `dirty`: the tree held more than that."""
+
+    name: str
+    commit: str | None
+    dirty: bool
+    benches: Mapping[str, Bench] = field(default_factory=dict)
+
+    @property
+    def medians(self) -> dict[str, float]:
+        return {name: bench.median for name, bench in self.benches.items()}
+
+
+@dataclass(frozen=True)
+class Suspect:
+    """A case whose time is in doubt; `ratio` to the stored time is 0 if that says nothing here."""
+
+    id: str
+    ratio: float
+    reason: str
+
+
+def load(path: Path) -> Stored:
+    """Read a run that pytest-benchmark or the plugin saved. Raises ResultsError."""
+    try:
+        return parse(path.name, json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ResultsError(
+            f"cannot read the saved run {path}: {error!r}",
+            expected="a file written by --benchmark-save or --perf-baseline",
+            got=f"{path.stat().st_size} bytes" if path.exists() else "no file",
+            remedy="delete it; the next run makes a new one",
+        ) from error
+
+
+def parse(name: str, content: Mapping[str, Any]) -> Stored:
+    """A run in pytest-benchmark's form; runs without our extra fields have times alone."""
+    commit = content.get("commit_info") or {}
+    known = commit.get("id") not in (None, "unversioned", "unknown")
+    return Stored(
+        name,
+        commit["id"] if known else None,
+        bool(commit.get("dirty")),
+        {bench["fullname"]: _bench(bench) for bench in content["benchmarks"]},
+    )
+
+
+def _bench(bench: Mapping[str, Any]) -> Bench:
+    extra = bench.get("extra_info") or {}
+    return Bench(
+        float(bench["stats"]["median"]),
+        float(bench["stats"]["q3"]),
+        extra.get("role") or "subject",
+        extra.get("errors") or {},
+        extra.get("counters") or {},
+        extra.get("inputs") or "",
+        extra.get("threads"),
+        extra.get("environment") or {},
+    )
+
+
+def suspects(rows: Sequence[Row], stored: Stored) -> list[Suspect]:
+    """Cases that only pairs can decide, worst first; those without a usable stored time last."""
+    found = []
+    for row in rows:
+        old = stored.benches.get(row.id)
+        if row.role != "subject" or old is None or row.median is None:
+            continue
+        if why := elsewhere(row, old):
+            found.append(Suspect(row.id, 0.0, f"the stored time is of another {why}"))
+        elif (ratio := row.median / old.median) > SUSPECT and _lower(row) > old.upper:
+            found.append(Suspect(row.id, ratio, f"{ratio:.2f}x the stored time"))
+    return sorted(found, key=lambda one: -one.ratio)
+
+
+def _lower(row: Row) -> float:
+    """The lower quartile of the samples."""
+    return statistics.quantiles(row.samples, n=4)[0] if len(row.samples) > 1 else row.samples[0]
+
+
+def elsewhere(row: Row, old: Bench) -> str:
+    """What makes a stored time incomparable: the first of `CONDITIONS` that differs, or empty."""
+    if old.threads is not None and old.threads != row.threads:
+        return "number of threads"
+    differ = (k for k in CONDITIONS if old.environment.get(k) != row.environment.get(k))
+    return next(differ, "") if old.environment else "machine, as far as it tells"
+
+
+def judgements(
+    rows: Iterable[Row], stored: Stored, doubts: Sequence[Suspect], config: Config, whole: bool
+) -> list[Judgement]:
+    """A verdict for each subject of this run, and for those that are gone.
+
+    Args:
+        doubts: of `suspects`; their time is left undecided.
+        whole: this run left nothing out, so that a case which is not there is gone.
+    """
+    listed = list(rows)
+    doubt = {one.id: one for one in doubts}
+    found = [
+        judge(_facts(row, stored.benches.get(row.id), doubt.get(row.id), config.case))
+        for row in listed
+        if row.role == "subject"
+    ]
+    ids = {row.id for row in listed}
+    for name, bench in stored.benches.items():
+        if whole and name not in ids and bench.role == "subject":
+            found.append(judge(Facts(name, Side(Status.OK), Side(Status.ABSENT))))
+    return found
+
+
+def _facts(row: Row, old: Bench | None, doubt: Suspect | None, case: Callable[[str], Any]) -> Facts:
+    head = Side(STATUSES[row.status], row.reason or "")
+    if old is None:
+        return Facts(row.id, Side(Status.ABSENT, "the stored run has no such case"), head)
+    if old.inputs and row.inputs and old.inputs != row.inputs:
+        return Facts(row.id, Side(Status.OK), head, differ="the stored run drew other inputs")
+    versions = [{k: str(e.get(k)) for k in VERSIONS} for e in (old.environment, row.environment)]
+    limit = case(row.id).accuracy_limit
+    return Facts(
+        row.id,
+        Side(Status.OK),
+        head,
+        decision=None if doubt is None else _open(doubt),
+        error_ratio=worst_ratio(old.errors, row.errors),
+        accuracy_limit=Facts.accuracy_limit if limit is None else limit,
+        counters=exact_counters([old.counters] * 2, [row.counters] * 2, *versions),
+        untimed="" if doubt else f"below {SUSPECT:.2f}x the stored time",
+    )
+
+
+def _open(doubt: Suspect) -> Decision:
+    return Decision(Outcome.UNDECIDED, doubt.ratio, 0.0, math.inf, math.inf, 0, doubt.reason)
