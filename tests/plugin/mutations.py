@@ -466,7 +466,7 @@ MUTATIONS = [
     Mutation(
         "nothing measured is never green",
         "plugin",
-        "session.exitstatus = EXIT_NOT_MEASURED",
+        "session.exitstatus = ExitCode.MISSING",
         "pass",
         "test_plugin.py::test_nothing_measured_is_never_green",
     ),
@@ -542,16 +542,16 @@ MUTATIONS = [
     ),
     Mutation(
         "a baseline is never a part",
-        "plugin",
-        "if session.exitstatus != 0 or partial or not perf_session.benchmarks:",
-        "if session.exitstatus != 0 or not perf_session.benchmarks:",
+        "baseline",
+        "if not ok or partial or not benchmarks:",
+        "if not ok or not benchmarks:",
         "test_benchmark.py::TestBaseline::test_never_from_a_part",
     ),
     Mutation(
         "a baseline is never from a failed run",
-        "plugin",
-        "if session.exitstatus != 0 or partial or not perf_session.benchmarks:",
-        "if partial or not perf_session.benchmarks:",
+        "baseline",
+        "if not ok or partial or not benchmarks:",
+        "if partial or not benchmarks:",
         "test_benchmark.py::TestBaseline::test_never_from_a_failed_run",
     ),
     Mutation(
