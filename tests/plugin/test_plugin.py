@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_rightfast.plugin import EXIT_NOT_MEASURED
+from pytest_rightfast.exits import ExitCode
 from pytest_rightfast.results import load
 
 MIXED = """
@@ -171,7 +171,7 @@ def test_nothing_measured_is_never_green(project, why):
             {NOTHING[why]}
         """,
     )
-    assert project.run().ret == EXIT_NOT_MEASURED
+    assert project.run().ret == ExitCode.MISSING
 
 
 def test_deselected_cases_are_not_missed(project):
