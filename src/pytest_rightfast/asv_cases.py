@@ -21,7 +21,7 @@ from .asv_rows import Rows
 from .asv_side import current
 from .errors import PerfError
 
-COUNTERS = ("operators", "allocations", "allocated_bytes", "peak_bytes", "python_calls")
+COUNTERS = ("operators", "allocations", "allocated_bytes", "peak_bytes")
 CUDA_COUNTERS = ("launches", "graph_launches", "copies", "synchronizations", "device_mallocs")
 
 

@@ -91,11 +91,15 @@ def conclude(
     *,
     fail_on: frozenset[Verdict] = DEFAULT_FAIL_ON,
     advisory: bool = False,
+    untimed: str = "",
 ) -> Result:
     """One exit code for the gate; zero compared cases fails, whatever `fail_on` says.
 
     Advisory mode turns every failure of a verdict into 0, but not a gate that compared nothing: it
     would advise nothing for ever.
+
+    Args:
+        untimed: why no case at all was timed often enough to be judged, or empty.
     """
     listed = list(judgements)
     codes: set[ExitCode] = set()
@@ -104,10 +108,12 @@ def conclude(
         for finding in judgement.failing(fail_on):
             codes.add(CODES[finding.verdict])
             reasons.append(f"{judgement.case}: {finding.verdict}: {finding.reason}")
-    nothing = not any(judgement.compared for judgement in listed)
+    nothing = untimed
+    if not any(judgement.compared for judgement in listed):
+        nothing = f"no case was compared ({len(listed)} seen)"
     if nothing:
         codes.add(ExitCode.MISSING)
-        reasons.append(f"no case was compared ({len(listed)} seen)")
+        reasons.append(nothing)
     would = next((code for code in PRECEDENCE if code in codes), ExitCode.PASSED)
     if advisory:
         code = ExitCode.MISSING if nothing else ExitCode.PASSED

@@ -85,9 +85,11 @@ def _run(question: Question, say: Progress) -> Report:
         outputs = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="rightfast-")))
         cases, rounds, notes = _measure(question, arms, outputs, watch, say)
     judgements = [_judge(case, question, waivers) for case in cases]
+    settings, untimed = question.config, rounds.untimed_all
     result = conclude(
-        judgements, fail_on=question.config.fail_on, advisory=question.config.advisory
+        judgements, fail_on=settings.fail_on, advisory=settings.advisory, untimed=untimed
     )
+    notes += [untimed] if untimed else []
     if watch.spent() > watch.budget:
         notes.append(
             f"{watch.spent():.0f} s, over the budget of {watch.budget:g} s: every case is "

@@ -35,9 +35,10 @@ def lines(report: Report) -> Iterator[str]:
 
 def heading(report: Report) -> list[str]:
     dirty = " with uncommitted changes" if report.head.dirty else ""
+    pairs = f"{report.pairs} pair{'s' * (report.pairs != 1)}"
     return [
         f"base {report.base.commit[:12]}, head {report.head.commit[:12]}{dirty}; "
-        f"{report.pairs} pairs of fresh processes, {report.seconds:.0f} s; "
+        f"{pairs} of fresh processes, {report.seconds:.0f} s; "
         f"slower means: lower bound of the ratio above {1 + report.plan.min_effect:.2f}x"
     ]
 

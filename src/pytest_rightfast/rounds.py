@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from . import pairs, ulps
 from .config import Config
-from .statistics import Decision, Outcome, Plan, decide, noise_floor
+from .statistics import MIN_PAIRS, Decision, Outcome, Plan, decide, noise_floor
 from .trial import Case, Progress
 from .verdicts import Facts, Side, Status
 
@@ -96,6 +96,16 @@ class Rounds:
         return decide(
             case.samples.ratios, self.plan, look, min_effect=effect, noise=case.noise, final=final
         )
+
+    @property
+    def untimed_all(self) -> str:
+        """Why the times of no case at all can be judged, or empty."""
+        if not self.cases or any(len(c.samples.ratios) >= MIN_PAIRS for c in self.cases):
+            return ""
+        if any(case.samples.lost for case in self.cases):
+            return ""  # those cases say why themselves
+        budget = f"the budget of {self.watch.budget:g} s"
+        return f"no time was judged: {budget} left room for {self.done} of {MIN_PAIRS} pairs"
 
     def conclude(self) -> None:
         """The facts of every case; one that no look has settled is decided by what there is."""

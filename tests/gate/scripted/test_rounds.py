@@ -24,6 +24,8 @@ def test_the_last_pair_ends_within_the_budget(judged, budget, script):
     made.pair_seconds = 2.0
     report = judged(made, {"budget": budget, "min-effect": "4%"})
     assert report.pairs == {1: 1, 7: 3, 30: 14}[budget]
+    # Fewer than four pairs judge no time at all: that is never green.
+    assert int(report.result.code) == (0 if budget == 30 else 13)
     assert made.now <= max(budget, made.pair_seconds)
 
 
