@@ -17,7 +17,7 @@ FEW_TAPS = 2
 FEW_READS = 1 << 14
 
 
-def _batched(x: Tensor) -> bool:
+def is_batched(x: Tensor) -> bool:
     """Whether x stands for a batch, in `torch.autograd.grad(is_grads_batched=True)`.
 
     That is an older vmap than torch.func's: it enters kernels, and has no rule for ``out=``.
@@ -27,7 +27,7 @@ def _batched(x: Tensor) -> bool:
 
 def scale(x: Tensor, factor: float, out: Tensor) -> None:
     """out = factor * x."""
-    if _batched(out):
+    if is_batched(out):
         out.copy_(x * factor)
     else:
         torch.mul(x, factor, out=out)
@@ -69,7 +69,7 @@ def weave(parts: Sequence[Tensor], start: int, out: Tensor, dim: int) -> None:
         parts[(start + j) % 2].narrow(dim, (start + j) // 2, (n + 1 - j) // 2) for j in (0, 1)
     ]
     last = dim == out.ndim - 1 and out.is_contiguous()
-    if last and n % 2 == 0 and n and not out.dtype.is_complex and not _batched(out):
+    if last and n % 2 == 0 and n and not out.dtype.is_complex and not is_batched(out):
         pairs = torch.view_as_complex(out.view(*out.shape[:-1], n // 2, 2))
         torch.complex(*pieces, out=pairs)
         return

@@ -13,18 +13,18 @@ input channel is several times slower than either. Two primitives do everything:
     synthesis = fold . scatter                      its adjoint = correlate . extend
 
 where a synthesis step "folds" by cropping (or periodically, in periodization). A tap of exactly
-0 is skipped.
+0 is skipped. Small signals go to few_calls.py.
 """
 
 from collections.abc import Callable, Sequence
 
 from torch import Tensor
 
-from rightfast_kernels.dwt import phases
+from rightfast_kernels.dwt import few_calls, phases
 from rightfast_kernels.dwt.extension import extend, fold, fold_strips, schedule
 from rightfast_kernels.dwt.reference import borders, coeff_len
 
-Taps = Sequence[float]
+Taps = tuple[float, ...]
 Step = Callable[[list[Tensor], int], list[Tensor]]
 
 # Samples per block of a large signal: what one block makes should stay in the caches, and the
@@ -110,8 +110,10 @@ def _blockwise(step: Step, inputs: list[Tensor], lengths: list[int], dim: int) -
 
 
 def _correlated(
-    x: Tensor, taps: Sequence[Taps], before: int, after: int, mode: str, dim: int
+    x: Tensor, taps: tuple[Taps, Taps], before: int, after: int, mode: str, dim: int
 ) -> list[Tensor]:
+    if few_calls.suits(x, taps):
+        return few_calls.correlate(x, taps, before, after, mode, dim)
     e = extend(x, before, after, mode, dim)
     length = (e.shape[dim] - len(taps[0]) + 2) // 2
     parts = phases.split(e, len(taps[0]), dim)
@@ -129,7 +131,7 @@ def _correlated(
 
 def _scattered(
     bands: Sequence[Tensor],
-    taps: Sequence[Taps],
+    taps: tuple[Taps, Taps],
     before: int,
     n: int,
     after: int,
@@ -137,6 +139,8 @@ def _scattered(
     dim: int,
 ) -> Tensor:
     like = bands[0]
+    if few_calls.suits(like, taps):
+        return few_calls.scatter(bands, taps, before, n, after, mode, dim)
     out = like.new_empty((*like.shape[:dim], n, *like.shape[dim + 1 :]))
     if mode == "zero" or not (before or after):
         _scatter_crop(bands, taps, before, out, dim)
