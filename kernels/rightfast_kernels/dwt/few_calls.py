@@ -27,22 +27,24 @@ SAMPLES_A_TAP = 400
 _GATHERED = ("constant", "symmetric", "periodic", "periodization", "reflect")
 
 
-def suits(x: Tensor, taps: Taps) -> bool:
-    """Whether a step on x, with these two filters, is one for this module.
+def suits(inputs: Sequence[Tensor], taps: Taps) -> bool:
+    """Whether a step on these inputs, with these two filters, is one for this module.
 
     Not with a tap of exactly 0, which must not meet an infinite or NaN sample; nor for tensors
     that stand for others, which would meet or leave behind the constants that are kept here.
     """
     return (
         FEW_TAPS < len(taps[0])
-        and 0 < x.numel() <= SAMPLES_A_TAP * len(taps[0])
-        and x.is_cpu
-        and x.dtype in (torch.float32, torch.float64)
-        and type(x) in (Tensor, torch.nn.Parameter)
+        and 0 < sum(x.numel() for x in inputs) <= SAMPLES_A_TAP * len(taps[0])
+        and all(_plain(x) for x in inputs)
         and not any(0.0 in filter_ for filter_ in taps)
-        and not is_batched(x)
         and not torch._C._are_functorch_transforms_active()
     )
+
+
+def _plain(x: Tensor) -> bool:
+    ours = x.is_cpu and x.dtype in (torch.float32, torch.float64)
+    return ours and type(x) in (Tensor, torch.nn.Parameter) and not is_batched(x)
 
 
 def correlate(x: Tensor, taps: Taps, before: int, after: int, mode: str, dim: int) -> list[Tensor]:
@@ -55,8 +57,9 @@ def correlate(x: Tensor, taps: Taps, before: int, after: int, mode: str, dim: in
     both = torch.conv2d(_planes(e, dim), _weights(taps, last), stride=(1, 2) if last else (2, 1))
     shape = (*x.shape[:dim], both.shape[3 if last else 2], *x.shape[dim + 1 :])
     # Copied even in float64: a band must not pin the memory of the other.
-    like = {"dtype": x.dtype, "copy": True, "memory_format": torch.contiguous_format}
-    return [band.reshape(shape).to(**like) for band in both.unbind(1)]
+    bands = (band.reshape(shape) for band in both.unbind(1))
+    packed = torch.contiguous_format
+    return [band.to(x.dtype, copy=True, memory_format=packed) for band in bands]
 
 
 def scatter(
@@ -90,11 +93,11 @@ def _constant(make: Callable[[], Tensor]) -> Tensor:
 @lru_cache(maxsize=64)
 def _weights(taps: Taps, last: bool) -> Tensor:
     """The filters as weights of a convolution along the last dimension or the one before."""
-    weights = _constant(lambda: torch.tensor(taps, dtype=torch.float64))
-    return weights[:, None, None, :] if last else weights[:, None, :, None]
+    shape = (2, 1, 1, -1) if last else (2, 1, -1, 1)
+    return _constant(lambda: torch.tensor(taps, dtype=torch.float64, device="cpu").view(shape))
 
 
 @lru_cache(maxsize=64)
 def _places(n: int, before: int, after: int, mode: str) -> Tensor:
     """Which sample of the signal each one of its extension is."""
-    return _constant(lambda: extend(torch.arange(n), before, after, mode, 0))
+    return _constant(lambda: extend(torch.arange(n, device="cpu"), before, after, mode, 0))

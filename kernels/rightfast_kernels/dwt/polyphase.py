@@ -17,6 +17,7 @@ where a synthesis step "folds" by cropping (or periodically, in periodization). 
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from torch import Tensor
 
@@ -112,7 +113,7 @@ def _blockwise(step: Step, inputs: list[Tensor], lengths: list[int], dim: int) -
 def _correlated(
     x: Tensor, taps: tuple[Taps, Taps], before: int, after: int, mode: str, dim: int
 ) -> list[Tensor]:
-    if few_calls.suits(x, taps):
+    if few_calls.suits([x], taps):
         return few_calls.correlate(x, taps, before, after, mode, dim)
     e = extend(x, before, after, mode, dim)
     length = (e.shape[dim] - len(taps[0]) + 2) // 2
@@ -120,13 +121,19 @@ def _correlated(
     found = []
     for filter_ in taps:
         terms = []
-        for t, tap in reversed(list(enumerate(filter_))):  # the order that rounds least
-            if tap != 0:
-                part = parts[t % 2]
-                whole = part.shape[dim] == length
-                terms.append((part if whole else part.narrow(dim, t // 2, length), tap))
+        for t, tap in _smallest_first(filter_):
+            part = parts[t % 2]
+            whole = part.shape[dim] == length
+            terms.append((part if whole else part.narrow(dim, t // 2, length), tap))
         found.append(phases.weighted(terms or [(parts[0].narrow(dim, 0, length), 0.0)]))
     return found
+
+
+@lru_cache(maxsize=1024)
+def _smallest_first(filter_: Taps) -> list[tuple[int, float]]:
+    """(place, tap) of the taps that are not 0. An addition rounds by the size of the sum so far,
+    so the large taps come last: half the error of the order in which they stand."""
+    return sorted(((t, tap) for t, tap in enumerate(filter_) if tap != 0), key=lambda p: abs(p[1]))
 
 
 def _scattered(
@@ -139,7 +146,7 @@ def _scattered(
     dim: int,
 ) -> Tensor:
     like = bands[0]
-    if few_calls.suits(like, taps):
+    if few_calls.suits(bands, taps):
         return few_calls.scatter(bands, taps, before, n, after, mode, dim)
     out = like.new_empty((*like.shape[:dim], n, *like.shape[dim + 1 :]))
     if mode == "zero" or not (before or after):
@@ -162,9 +169,9 @@ def _scatter(
         return
     length, count, empty = bands[0].shape[dim], out.shape[dim], True
     for band, filter_ in zip(bands, taps, strict=True):
-        for m, tap in enumerate(filter_[p::2]):
+        for m, tap in _smallest_first(filter_[p::2]):
             start, stop = max(first, m), min(first + count, m + length)
-            if tap == 0 or start >= stop:
+            if start >= stop:
                 continue
             width = stop - start
             source = band if width == length else band.narrow(dim, start - m, width)
