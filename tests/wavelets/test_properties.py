@@ -2,7 +2,6 @@
 
 import numpy as np
 import pytest
-import pywt
 import torch
 
 from rightfast import wavelets as ours

@@ -34,7 +34,7 @@ def suits(inputs: Sequence[Tensor], taps: Taps) -> bool:
     that stand for others, which would meet or leave behind the constants that are kept here.
     """
     return (
-        FEW_TAPS < len(taps[0])
+        len(taps[0]) > FEW_TAPS
         and 0 < sum(x.numel() for x in inputs) <= SAMPLES_A_TAP * len(taps[0])
         and all(_plain(x) for x in inputs)
         and not any(0.0 in filter_ for filter_ in taps)
