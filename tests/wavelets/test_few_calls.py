@@ -2,14 +2,16 @@
 
 import numpy as np
 import pytest
+import pywt
 import torch
 from rightfast_kernels.dwt import few_calls, polyphase
 from torch._subclasses import FakeTensorMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from rightfast import wavelets as ours
+from rightfast.wavelets import decompose
 
-from .common import EVERY, MODES, fits, signal
+from .common import EVERY, MODES, assert_close, fits, norm, signal
 
 pytestmark = pytest.mark.filterwarnings("ignore:Level value")
 
@@ -44,6 +46,35 @@ def test_both_paths_agree(wavelet, monkeypatch):
                 assert a.shape == e.shape
                 assert a.is_contiguous()
                 assert (a - e).abs().max() <= 1e-12 * scale, mode
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wavelet", ["haar", "db3", "bior2.2", ("haar", "db2", "rbio1.3")])
+@pytest.mark.parametrize("shape", [(2, 6, 5, 8), (1, 9, 4, 3)])
+def test_stacked_bands_are_the_same(wavelet, mode, shape, monkeypatch):
+    axes = (1, 3, 2)
+    x = torch.from_numpy(signal(*shape)).requires_grad_()
+
+    def run():
+        bands = ours.dwtn(x, wavelet, mode, axes)
+        return bands, torch.autograd.grad(list(bands.values()), x, list(bands.values()))[0]
+
+    (found, gradient) = run()
+    monkeypatch.setattr(decompose, "STACKED", 0)
+    (expected, other) = run()
+    assert list(found) == list(expected)
+    for key, band in expected.items():
+        torch.testing.assert_close(found[key], band, rtol=1e-13, atol=1e-13)
+        assert found[key].untyped_storage().nbytes() == band.numel() * 8
+    torch.testing.assert_close(gradient, other, rtol=1e-12, atol=1e-12)
+
+
+def test_a_bank_of_two_unequal_taps():
+    custom = ours.Wavelet("custom", [[0.5, 0.5], [-2.0, 2.0], [1.0, 1.0], [0.25, -0.25]])
+    x = torch.from_numpy(signal(6, 8))
+    theirs = pywt.dwtn(x.numpy(), pywt.Wavelet("custom", custom.filter_bank), "zero")
+    for key, band in ours.dwtn(x, custom, "zero").items():
+        assert_close(band, theirs[key], norm(x))
 
 
 class Calls(TorchDispatchMode):

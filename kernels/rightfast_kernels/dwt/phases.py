@@ -36,6 +36,9 @@ def scale(x: Tensor, factor: float, out: Tensor) -> None:
 def weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
     """The sum of factor * x over the terms (x, factor)."""
     (x, factor), *rest = terms
+    if len(rest) == 1 and abs(factor) == abs(rest[0][1]) > 0:  # Haar: one product, in place
+        total = torch.add(x, rest[0][0], alpha=rest[0][1] / factor)
+        return total if factor == 1 else total.mul_(factor)
     if factor == 1 and rest:
         second, alpha = rest.pop(0)
         total = torch.add(x, second, alpha=alpha)
@@ -53,7 +56,11 @@ def every_other(x: Tensor, start: int, dim: int) -> Tensor:
 
 def split(x: Tensor, taps: int, dim: int) -> list[Tensor]:
     """Even and odd samples of x along ``dim``, for ``taps`` reads of each."""
-    parts = [every_other(x, p, dim) for p in (0, 1)]
+    n, shape = x.shape[dim], x.shape
+    if n % 2 == 0 and not is_batched(x):  # two calls in place of slices, which cost twice that
+        parts = list(x.view(*shape[:dim], n // 2, 2, *shape[dim + 1 :]).unbind(dim + 1))
+    else:
+        parts = [every_other(x, p, dim) for p in (0, 1)]
     return parts if strides_are_cheap(x, taps, dim) else [part.contiguous() for part in parts]
 
 

@@ -133,9 +133,9 @@ def _correlated(
 def _smallest_first(filter_: Taps) -> list[tuple[int, float]]:
     """(place, tap) of the taps that are not 0. An addition rounds by the size of the sum so far,
     so the large taps come last: half the error of the order in which they stand. Of equals the
-    last goes first: it is the 1 of Haar's pair (-1, 1), which takes no multiplication."""
+    positive one goes first: the 1 of Haar's pair (1, -1) takes no multiplication there."""
     taps = [(t, tap) for t, tap in enumerate(filter_) if tap != 0]
-    return sorted(reversed(taps), key=lambda item: abs(item[1]))
+    return sorted(taps, key=lambda item: (abs(item[1]), item[1] < 0))
 
 
 def _scattered(
