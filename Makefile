@@ -4,12 +4,15 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-.PHONY: perf test test-slow lint history clean
+.PHONY: perf peers test test-slow lint history clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
 	$(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 --perf-baseline main \
 		--perf-json .rightfast/last.json \
 		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
+
+peers: $(READY)  ## The torch path against ptwt, paired, as a Markdown table; fails if slower.
+	$(BIN)/python perf/check_peers.py --peer ptwt
 
 test: $(READY)  ## The test suite on all cores, without the slow part.
 	$(BIN)/python -m pytest tests -q -n auto --dist loadscope -m "not slow"

@@ -68,6 +68,8 @@ def duels(spec, peer, generator):
         return
     coefficients = cases.coefficients_of(spec, generator)
     theirs, y = layout(coefficients, spec)[0], x.clone().requires_grad_()
+    # The checks also use memory of this size before anything is timed. Without, glibc would return
+    # a large block at each call, and one side pay for its pages that another spares.
     exact = cases.by_pywt(x.double(), spec)
     check(cases.ours(x, spec), exact, spec, "ours")
     check(back(forward(x, spec)), exact, spec, peer)
@@ -96,15 +98,12 @@ def double(tree):
 
 def check(result, exact, spec, who):
     """Raises ArithmeticError unless the float32 result is that of float64, as a whole."""
-    pairs = list(zip(torch.utils._pytree.tree_leaves(result), leaves_of(exact), strict=True))
+    flat = torch.utils._pytree.tree_leaves
+    pairs = list(zip(flat(result), flat(exact), strict=True))
     error = math.hypot(*(np.linalg.norm(np.asarray(a) - b) for a, b in pairs))
     size = math.hypot(*(np.linalg.norm(b) for _, b in pairs))
     if not error <= 1e-5 * size:
         raise ArithmeticError(f"{who} is wrong in {spec}: error {error:.2e} of {size:.2e}")
-
-
-def leaves_of(exact):
-    return torch.utils._pytree.tree_leaves(exact)
 
 
 def block(call, loops):
