@@ -36,9 +36,6 @@ def scale(x: Tensor, factor: float, out: Tensor) -> None:
 def weighted(terms: Sequence[tuple[Tensor, float]]) -> Tensor:
     """The sum of factor * x over the terms (x, factor)."""
     (x, factor), *rest = terms
-    if len(rest) == 1 and abs(factor) == abs(rest[0][1]) > 0:  # Haar: one product, in place
-        total = torch.add(x, rest[0][0], alpha=rest[0][1] / factor)
-        return total if factor == 1 else total.mul_(factor)
     if factor == 1 and rest:
         second, alpha = rest.pop(0)
         total = torch.add(x, second, alpha=alpha)
