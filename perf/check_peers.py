@@ -155,7 +155,7 @@ def main():
             worst = max(worst, high)
             cells = f"{ours:.0f} | {theirs:.0f} | {math.exp(found.mean):.2f}"
             print(f"| {duel.name} | {duel.kind} | {cells} | {low:.2f} to {high:.2f} |", flush=True)
-    print(f"\nThe largest upper bound is {worst:.2f}.")
+    print(f"\nThe largest upper bound is {worst:.3f}.")
     return int(worst > 1 or worst == 0)
 
 
