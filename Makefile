@@ -4,17 +4,24 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
+<<<<<<< HEAD
 PERF = $(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 \
 	--perf-json .rightfast/last.json \
 	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
 .PHONY: perf baseline test test-slow lint history clean
+=======
+.PHONY: perf peers test test-slow lint history clean
+>>>>>>> wave3
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
 	$(PERF) --perf-baseline main --perf-budget 60
 
 baseline: $(READY)  ## The same run becomes the baseline that later runs are compared with.
 	$(PERF) --perf-save-baseline main
+
+peers: $(READY)  ## The torch path against ptwt, paired, as a Markdown table; fails if slower.
+	$(BIN)/python perf/check_peers.py --peer ptwt
 
 test: $(READY)  ## The test suite on all cores, without the slow part.
 	$(BIN)/python -m pytest tests -q -n auto --dist loadscope -m "not slow"

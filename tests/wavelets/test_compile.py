@@ -132,11 +132,30 @@ def test_export(strict):
         torch.testing.assert_close(one, other)
 
 
+MODULES = {
+    "down": (ours.DWT("db2"), torch.randn(2, 4, 8, 8)),
+    "up": (ours.IDWT("db2", "periodization"), torch.randn(2, 4, 8, 8)),
+    "down 1-D": (ours.DWT("bior4.4", "reflect", dims=1), torch.randn(2, 4, 21)),
+    "learnable": (ours.IDWT("db3", dims=1, learnable=True), torch.randn(2, 4, 21)),
+}
+
+
 @pytest.mark.filterwarnings("ignore")
-def test_jit_trace():
-    traced = torch.jit.trace(ours.DWT("db2"), torch.randn(1, 2, 8, 8))
-    x = torch.randn(3, 2, 8, 8)
-    torch.testing.assert_close(traced(x), ours.DWT("db2")(x))
+@pytest.mark.parametrize("name", MODULES)
+def test_jit_trace(name):
+    module, x = MODULES[name]
+    traced = torch.jit.trace(module, x)
+    other = torch.randn(3, *x.shape[1:])
+    torch.testing.assert_close(traced(other), module(other))
+
+
+@pytest.mark.parametrize("name", MODULES)
+def test_export_of_the_modules(name):
+    module, x = MODULES[name]
+    batch = torch.export.Dim("batch")
+    exported = torch.export.export(module, (x,), dynamic_shapes=({0: batch},)).module()
+    other = torch.randn(3, *x.shape[1:])
+    torch.testing.assert_close(exported(other), module(other))
 
 
 def test_make_fx_fake_and_meta_tensors():

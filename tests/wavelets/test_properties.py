@@ -1,8 +1,7 @@
-"""What holds of the transforms without a peer: reconstruction, adjoints, energy, precision."""
+"""What holds of the transforms without a peer: reconstruction, adjoints, energy."""
 
 import numpy as np
 import pytest
-import pywt
 import torch
 
 from rightfast import wavelets as ours
@@ -83,34 +82,6 @@ def test_linearity(mode):
         strict=True,
     ):
         assert_close(c, (2 * a - 3 * b).numpy(), norm(x) * 10)
-
-
-def rms(pairs):
-    return np.sqrt(sum(np.sum((np.asarray(a, dtype=np.float64) - b) ** 2) for a, b in pairs))
-
-
-@pytest.mark.parametrize("mode", MODES)
-def test_float32_is_no_worse_than_pywt_in_float32(mode):
-    """Against float64, over all wavelets: 0.9 of PyWavelets' error on the whole."""
-    totals = np.zeros(4)
-    for wavelet in ALL:
-        for n in (5, 16, 33, 100):
-            x = signal(16, n, key=wavelet, dtype=np.float32)
-            exact = pywt.dwt(x.astype(np.float64), wavelet, mode)
-            small = [band.astype(np.float32) for band in exact]
-            back = pywt.idwt(*(band.astype(np.float64) for band in small), wavelet, mode)
-            found = (
-                rms(zip(ours.dwt(x, wavelet, mode), exact, strict=True)),
-                rms(zip(pywt.dwt(x, wavelet, mode), exact, strict=True)),
-                rms([(ours.idwt(*small, wavelet, mode), back)]),
-                rms([(pywt.idwt(*small, wavelet, mode), back)]),
-            )
-            # Each case relative to its own scale, so that no wavelet drowns the rest.
-            totals += np.array(found) / [norm(*exact), norm(*exact), norm(back), norm(back)]
-            assert found[0] <= 2 * found[1] + 1e-7 * norm(*exact)
-            assert found[2] <= 2 * found[3] + 1e-7 * norm(back)
-    assert totals[0] <= totals[1]
-    assert totals[2] <= totals[3]
 
 
 @pytest.mark.parametrize("mode", MODES)

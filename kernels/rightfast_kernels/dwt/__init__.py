@@ -3,6 +3,7 @@
     reference   the formulas, slice by slice, differentiable by plain autograd: the oracle
     extension   how a signal continues past its ends, nine modes, and the adjoint
     polyphase   the same map as the reference in fewer, contiguous passes, with its adjoint
+    few_calls   the same for small signals, with as few calls as possible
     phases      splitting a signal into even and odd samples, and weaving them back
     linear      derivatives of every order for a pair (map, adjoint)
 

@@ -13,18 +13,19 @@ input channel is several times slower than either. Two primitives do everything:
     synthesis = fold . scatter                      its adjoint = correlate . extend
 
 where a synthesis step "folds" by cropping (or periodically, in periodization). A tap of exactly
-0 is skipped.
+0 is skipped. Small signals go to few_calls.py.
 """
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 from torch import Tensor
 
-from rightfast_kernels.dwt import phases
+from rightfast_kernels.dwt import few_calls, phases
 from rightfast_kernels.dwt.extension import extend, fold, fold_strips, schedule
 from rightfast_kernels.dwt.reference import borders, coeff_len
 
-Taps = Sequence[float]
+Taps = tuple[float, ...]
 Step = Callable[[list[Tensor], int], list[Tensor]]
 
 # Samples per block of a large signal: what one block makes should stay in the caches, and the
@@ -110,26 +111,36 @@ def _blockwise(step: Step, inputs: list[Tensor], lengths: list[int], dim: int) -
 
 
 def _correlated(
-    x: Tensor, taps: Sequence[Taps], before: int, after: int, mode: str, dim: int
+    x: Tensor, taps: tuple[Taps, Taps], before: int, after: int, mode: str, dim: int
 ) -> list[Tensor]:
+    if few_calls.suits([x], taps):
+        return few_calls.correlate(x, taps, before, after, mode, dim)
     e = extend(x, before, after, mode, dim)
     length = (e.shape[dim] - len(taps[0]) + 2) // 2
     parts = phases.split(e, len(taps[0]), dim)
     found = []
     for filter_ in taps:
         terms = []
-        for t, tap in reversed(list(enumerate(filter_))):  # the order that rounds least
-            if tap != 0:
-                part = parts[t % 2]
-                whole = part.shape[dim] == length
-                terms.append((part if whole else part.narrow(dim, t // 2, length), tap))
+        for t, tap in _smallest_first(filter_):
+            part = parts[t % 2]
+            whole = part.shape[dim] == length
+            terms.append((part if whole else part.narrow(dim, t // 2, length), tap))
         found.append(phases.weighted(terms or [(parts[0].narrow(dim, 0, length), 0.0)]))
     return found
 
 
+@lru_cache(maxsize=1024)
+def _smallest_first(filter_: Taps) -> list[tuple[int, float]]:
+    """(place, tap) of the taps that are not 0. An addition rounds by the size of the sum so far,
+    so the large taps come last: half the error of the order in which they stand. Of equals the
+    positive one goes first: the 1 of Haar's pair (1, -1) takes no multiplication there."""
+    taps = [(t, tap) for t, tap in enumerate(filter_) if tap != 0]
+    return sorted(taps, key=lambda item: (abs(item[1]), item[1] < 0))
+
+
 def _scattered(
     bands: Sequence[Tensor],
-    taps: Sequence[Taps],
+    taps: tuple[Taps, Taps],
     before: int,
     n: int,
     after: int,
@@ -137,6 +148,8 @@ def _scattered(
     dim: int,
 ) -> Tensor:
     like = bands[0]
+    if few_calls.suits(bands, taps):
+        return few_calls.scatter(bands, taps, before, n, after, mode, dim)
     out = like.new_empty((*like.shape[:dim], n, *like.shape[dim + 1 :]))
     if mode == "zero" or not (before or after):
         _scatter_crop(bands, taps, before, out, dim)
@@ -158,9 +171,9 @@ def _scatter(
         return
     length, count, empty = bands[0].shape[dim], out.shape[dim], True
     for band, filter_ in zip(bands, taps, strict=True):
-        for m, tap in enumerate(filter_[p::2]):
+        for m, tap in _smallest_first(filter_[p::2]):
             start, stop = max(first, m), min(first + count, m + length)
-            if tap == 0 or start >= stop:
+            if start >= stop:
                 continue
             width = stop - start
             source = band if width == length else band.narrow(dim, start - m, width)

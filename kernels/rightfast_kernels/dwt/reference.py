@@ -75,9 +75,15 @@ def _phase(taps: Filter, p: int) -> Sequence[float] | Sequence[Tensor]:
 
 
 def _weighted(terms: Sequence[Tensor], weights: Sequence[float | Tensor]) -> Tensor:
-    """The sum of weights[i] * terms[i]; a float weight of exactly 0 is left out."""
+    """The sum of weights[i] * terms[i]; a float weight of exactly 0 is left out.
+
+    Float weights in order of size: an addition rounds by the size of the sum so far.
+    """
     total: Tensor | None = None
-    for term, weight in zip(terms, weights, strict=True):
+    pairs = list(zip(terms, weights, strict=True))
+    if not any(isinstance(weight, Tensor) for weight in weights):
+        pairs.sort(key=lambda pair: abs(float(pair[1])))
+    for term, weight in pairs:
         if isinstance(weight, Tensor) or weight != 0:
             total = term * weight if total is None else total + term * weight
     return torch.zeros_like(terms[0]) if total is None else total

@@ -20,10 +20,14 @@ from rightfast.wavelets.step import (
     Bands,
     analyse,
     analyse_adjoint,
+    analyse_stacked,
     band_keys,
     derivatives,
     plain_ops,
 )
+
+# Up to so many samples the calls of a level cost more than two copies of it.
+STACKED = 1 << 16
 
 
 def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
@@ -54,7 +58,8 @@ def _analyse_levels(x: Tensor, axes: Axes, depth: int, kernel: Any) -> tuple[Ten
     """(approximation, details of the deepest level, ..., of the first), keys in order."""
     flat: list[Tensor] = []
     for _ in range(depth):
-        low, *details = analyse(x, axes, kernel).values()
+        few = kernel is polyphase and len(axes) > 1 and x.numel() <= STACKED
+        low, *details = (analyse_stacked if few else analyse)(x, axes, kernel).values()
         flat = details + flat
         x = low
     return (x, *flat)

@@ -14,8 +14,6 @@ from rightfast.wavelets.single import prepare
 from rightfast.wavelets.step import Axes, band_keys
 from rightfast.wavelets.wavelet import Wavelet, as_wavelet
 
-_FILTERS = ("dec_lo", "dec_hi", "rec_lo", "rec_hi")
-
 
 class _Transform(nn.Module):
     """What `DWT` and `IDWT` share: the wavelet, the mode and how many trailing axes."""
@@ -51,10 +49,12 @@ class _Transform(nn.Module):
 
     def _wavelet(self) -> Wavelet:
         """The wavelet on the parameters that are registered now, which may have been replaced."""
-        if self.uses[0] not in self._parameters:
+        if not any(name in self._parameters for name in self.uses):
             return self.wavelet
-        bank = zip(_FILTERS, self.wavelet.filter_bank, strict=True)
-        return Wavelet(self.wavelet.name, [self._parameters.get(name, taps) for name, taps in bank])
+        # In both places: the other direction does not run, and its filters are none of the
+        # parameters that a tracer knows.
+        pair = [self._parameters.get(name, getattr(self.wavelet, name)) for name in self.uses]
+        return Wavelet(self.wavelet.name, [*pair, *pair])
 
     def extra_repr(self) -> str:
         return f"{self.wavelet.name!r}, mode={self.mode!r}, dims={self.dims}"

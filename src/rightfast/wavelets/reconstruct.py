@@ -64,12 +64,12 @@ def _plan(
     for bands in details:
         if incoming is None and not bands:
             continue
-        shapes = {tuple(band.shape) for band in bands.values()}
-        if len(shapes) > 1:
+        shapes = [tuple(band.shape) for band in bands.values()]
+        if any(shape != shapes[0] for shape in shapes):  # no set: a symbolic size has no hash
             raise ValueError(
-                f"All detail shapes of one level must be the same, got {sorted(shapes)}"
+                f"All detail shapes of one level must be the same, got {sorted(set(shapes))}"
             )
-        shape = shapes.pop() if shapes else incoming
+        shape = shapes[0] if shapes else incoming
         assert shape is not None
         if incoming is not None:
             _check_fit(incoming, shape, axes if trim_first or levels else ())

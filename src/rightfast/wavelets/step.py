@@ -46,20 +46,42 @@ def inner_first(axes: Axes) -> list[int]:
 def analyse(x: Tensor, axes: Axes, kernel: Any) -> Bands:
     """One level over ``axes``: the 2^d bands by key, "aa...a" to "dd...d"."""
     bands, scales = {" " * len(axes): x}, {" " * len(axes): 1.0}
-    order = inner_first(axes)
-    for i in order:
+    for i in inner_first(axes):
         dim, wavelet, mode = axes[i]
         filters = wavelet.filters(x, decompose=True)
         halves: Bands = {}
         for key in list(bands):
-            pair = [_defer(taps, scales[key], last=i == order[-1]) for taps in filters]
+            pair = [_defer(taps, scales[key], len(axes)) for taps in filters]
             # Let go of each band once read: its memory, warm, serves the next one.
             both = kernel.analysis(bands.pop(key), pair[0][0], pair[1][0], mode, dim % x.ndim)
             for letter, band, (_, scale) in zip("ad", both, pair, strict=True):
                 halves[_put(key, i, letter)] = band
                 scales[_put(key, i, letter)] = scale
         bands = halves
+    for key, scale in scales.items():
+        if key in bands and scale != 1:
+            bands[key].mul_(scale)
     return {key: bands[key] for key in band_keys(len(axes))}
+
+
+def analyse_stacked(x: Tensor, axes: Axes, kernel: Any) -> Bands:
+    """`analyse`, of few samples over several axes: all bands so far in one tensor, so that an
+    axis is one call of the kernel in place of one for each band."""
+    stack, scale, keys = x[None], 1.0, [" " * len(axes)]
+    for i in inner_first(axes):
+        dim, wavelet, mode = axes[i]
+        (lo, low_scale), (hi, high_scale) = (
+            _defer(taps, 1.0, len(axes)) for taps in wavelet.filters(x, decompose=True)
+        )
+        if low_scale != high_scale:
+            (lo, hi), low_scale = wavelet.filters(x, decompose=True), 1.0
+        stack = torch.cat(kernel.analysis(stack, lo, hi, mode, dim % stack.ndim))
+        keys = [_put(key, i, letter) for letter in "ad" for key in keys]
+        scale *= low_scale
+    # A product or a copy of each: a band must not pin the memory of the others.
+    bands = [band * scale if scale != 1 else band.clone() for band in stack.unbind()]
+    found = dict(zip(keys, bands, strict=True))
+    return {key: found[key] for key in band_keys(len(axes))}
 
 
 def band_keys(count: int) -> list[str]:
@@ -67,15 +89,18 @@ def band_keys(count: int) -> list[str]:
     return ["".join(key) for key in product("ad", repeat=count)]
 
 
-def _defer(taps: Any, scale: float, last: bool) -> tuple[Any, float]:
-    """Taps for one axis, and the factor that they leave to a later axis.
+def _defer(taps: Any, scale: float, axes: int) -> tuple[Any, float]:
+    """Taps for one axis of several, and the factor that they leave to a later axis or the end.
 
-    Two taps of one size become 1 and 1 or -1, which the kernel need not multiply by: sums and
+    Two taps of one size become 1 or -1, which the kernel need not multiply by: sums and
     differences, and one scaling at the end. That is a third of the work of Haar in three
-    dimensions. Longer filters would gain little.
+    dimensions. Longer filters would gain little, and over one axis the product after
+    the sum would round more than the two before it.
     """
-    if len(taps) == 2 and not last and isinstance(taps, tuple) and abs(taps[0]) == abs(taps[1]) > 0:
-        return (1.0, taps[1] / taps[0]), scale * taps[0]
+    even = len(taps) == 2 and isinstance(taps, tuple) and abs(taps[0]) == abs(taps[1]) > 0
+    if even and axes > 1:
+        size = abs(taps[0])
+        return (taps[0] / size, taps[1] / size), scale * size
     if scale == 1:
         return taps, 1.0
     return (taps * scale if isinstance(taps, Tensor) else tuple(t * scale for t in taps)), 1.0
