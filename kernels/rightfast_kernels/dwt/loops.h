@@ -1,0 +1,23 @@
+// The three loops that everything is made of, as a table for each instruction set.
+#pragma once
+#include <cstdint>
+
+namespace rightfast {
+
+template <class T>
+struct Loops {
+  // out0[i] = sum weight0[s] rows[s][i], out1 alike, for i < width. The first `only0` rows go to
+  // out0 alone, the next `both` to both, the last `only1` to out1 alone.
+  void (*sum)(const T* const* rows, const T* weight0, const T* weight1, int only0, int both,
+              int only1, T* out0, T* out1, int64_t width);
+  void (*split)(const T* x, int64_t n, T* even, T* odd);         // even and odd samples of x
+  void (*weave)(const T* even, const T* odd, int64_t n, T* x);  // the inverse
+};
+
+// The widest that this processor has, or the one that `choose` named.
+template <class T> const Loops<T>& loops();
+
+// "avx512", "avx2" or "baseline", or "" for the widest; returns the name of the one in use.
+const char* choose(const char* name);
+
+}  // namespace rightfast

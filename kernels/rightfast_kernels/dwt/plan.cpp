@@ -1,0 +1,148 @@
+// Reading a plan. Its lists are checked here once more: whatever comes, no memory is overrun.
+#include "plan.h"
+
+#include <torch/headeronly/util/Exception.h>
+
+#include <algorithm>
+
+namespace rightfast {
+namespace {
+
+struct Reader {
+  const std::vector<int64_t>& list;
+  size_t at = 0;
+  int64_t next() {
+    STD_TORCH_CHECK(at < list.size(), "expected a longer plan: got ", list.size(), " numbers");
+    return list[at++];
+  }
+};
+
+// Dimension and filters of each axis; lengths follow for each level.
+struct Filtered {
+  int64_t dim;
+  Axis axis;
+};
+
+std::vector<Filtered> read_axes(Reader& in, int64_t count, int64_t ndim,
+                                const std::vector<double>& taps) {
+  std::vector<Filtered> found;
+  size_t at = 0;
+  for (int64_t a = 0; a < count; ++a) {
+    const int64_t dim = in.next() + ndim, mode = in.next(), before = in.next(), f = in.next();
+    STD_TORCH_CHECK(dim >= (a ? found.back().dim + 1 : 0) && dim < ndim,
+                    "expected ascending dimensions below ", ndim, ", got ", dim);
+    STD_TORCH_CHECK(mode >= 0 && mode <= antireflect, "expected a mode 0 to 8, got ", mode);
+    STD_TORCH_CHECK(f >= 2 && f % 2 == 0 && at + 2 * f <= taps.size(),
+                    "expected two filters of an even number of taps, got ", f, " taps of ",
+                    taps.size(), " in all");
+    STD_TORCH_CHECK(before >= 0 && before < f, "expected a border below ", f, ", got ", before);
+    Axis axis{0, 0, before, static_cast<Mode>(mode), {}, {}};
+    axis.lo.assign(taps.begin() + at, taps.begin() + at + f);
+    axis.hi.assign(taps.begin() + at + f, taps.begin() + at + 2 * f);
+    at += 2 * f;
+    found.push_back({dim, std::move(axis)});
+  }
+  return found;
+}
+
+void check_lengths(const Axis& axis) {
+  const bool mirror = axis.mode == reflect || axis.mode == antireflect;
+  STD_TORCH_CHECK(axis.n >= (mirror ? 2 : 1) && axis.n < (int64_t{1} << 40),
+                  "expected samples to extend, got ", axis.n);
+  STD_TORCH_CHECK(axis.length >= 1 && axis.extended() >= axis.before + axis.n &&
+                      axis.length <= axis.n + axis.taps(),
+                  "expected as many coefficients as ", axis.n, " samples give, got ", axis.length);
+}
+
+template <class T>
+void fill_dims(Level<T>& level, const std::vector<Filtered>& axes, int64_t first) {
+  int64_t inner = 1, inner_band = 1, filtered = 0;
+  std::vector<Dim<T>> inwards;
+  for (int64_t d = static_cast<int64_t>(level.shape.size()) - 1; d >= 0; --d) {
+    const int64_t n = level.shape[d], length = level.bands[d];
+    auto a = std::find_if(axes.begin(), axes.end(), [&](auto& f) { return f.dim == d + first; });
+    if (a == axes.end() && filtered && !inwards.back().axis) {
+      inwards.back().size *= n, inwards.back().bands *= n;  // two plain dimensions are one
+    } else if (a != axes.end() || filtered) {
+      Dim<T> dim{n, length, inner, inner_band};
+      dim.axis = a == axes.end() ? nullptr : &level.axes[a - axes.begin()];
+      dim.filtered = static_cast<int>(filtered += dim.axis ? 1 : 0);
+      inwards.push_back(std::move(dim));
+    }
+    inner *= n, inner_band *= length;
+  }
+  level.elements = inner, level.band_elements = inner_band;
+  level.dims.assign(std::make_move_iterator(inwards.rbegin()),
+                    std::make_move_iterator(inwards.rend()));
+}
+
+template <class T>
+void fill_tables(Dim<T>& dim, bool down) {
+  if (!dim.is_line()) {
+    dim.rows = down ? rows_down<T>(*dim.axis) : rows_up<T>(*dim.axis);
+    return;
+  }
+  dim.border = fills(*dim.axis);
+  dim.line = down ? line_down<T>(*dim.axis) : line_up<T>(*dim.axis);
+}
+
+}  // namespace
+
+template <class T>
+Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>& list,
+                  const std::vector<double>& taps, bool down) {
+  Reader in{list};
+  Plan<T> plan{};
+  plan.axes = in.next();
+  const int64_t depth = in.next(), ndim = static_cast<int64_t>(shape.size());
+  STD_TORCH_CHECK(plan.axes >= 1 && plan.axes <= 6 && plan.axes <= ndim,
+                  "expected 1 to 6 axes of ", ndim, " dimensions, got ", plan.axes);
+  STD_TORCH_CHECK(depth >= 1, "expected at least one level, got ", depth);
+  const std::vector<Filtered> axes = read_axes(in, plan.axes, ndim, taps);
+  const int64_t first = axes[0].dim;
+  plan.front.assign(shape.begin(), shape.begin() + first);
+  plan.blocks = 1;
+  for (int64_t n : plan.front) plan.blocks *= n;
+  for (int64_t l = 0; l < depth; ++l) {
+    Level<T> level{};
+    level.shape.assign(shape.begin() + first, shape.end());
+    level.bands = level.shape;
+    for (const Filtered& f : axes) {
+      level.axes.push_back(f.axis);
+      Axis& axis = level.axes.back();
+      axis.n = level.shape[f.dim - first] = in.next();
+      axis.length = level.bands[f.dim - first] = in.next();
+      check_lengths(axis);
+    }
+    level.present = in.next();
+    plan.levels.push_back(std::move(level));
+    fill_dims(plan.levels.back(), axes, first);
+  }
+  for (Level<T>& level : plan.levels)
+    for (Dim<T>& dim : level.dims)
+      if (dim.axis) fill_tables(dim, down);
+  return plan;
+}
+
+template <class T>
+std::vector<int64_t> Plan<T>::signal_shape() const {
+  std::vector<int64_t> shape = front;
+  shape.insert(shape.end(), levels[0].shape.begin(), levels[0].shape.end());
+  return shape;
+}
+
+template <class T>
+std::vector<int64_t> Plan<T>::band_shape(const Level<T>& level) const {
+  std::vector<int64_t> shape = front;
+  shape.insert(shape.end(), level.bands.begin(), level.bands.end());
+  return shape;
+}
+
+template struct Plan<float>;
+template struct Plan<double>;
+template Plan<float> read_plan(const std::vector<int64_t>&, const std::vector<int64_t>&,
+                               const std::vector<double>&, bool);
+template Plan<double> read_plan(const std::vector<int64_t>&, const std::vector<int64_t>&,
+                                const std::vector<double>&, bool);
+
+}  // namespace rightfast

@@ -1,0 +1,48 @@
+// A whole transform, several levels over some axes, read from the two lists that an operator gets.
+//
+//   plan   [axes d, levels, then for each axis: dimension (from the end,
+//          negative, ascending), mode, samples before, taps F; then for each level, the finest
+//          first: for each axis samples and coefficients; and which bands are there, as bits]
+//   taps   for each axis F low-pass, then F high-pass taps, in the order of tables.h
+#pragma once
+#include <cstdint>
+#include <vector>
+
+#include "level.h"
+
+namespace rightfast {
+
+template <class T>
+struct Level {
+  std::vector<Axis> axes;
+  std::vector<Dim<T>> dims;            // what is filtered, from the first such dimension inwards
+  std::vector<int64_t> shape, bands;   // of the block, from there to the last dimension
+  int64_t elements, band_elements;
+  int64_t present;                     // bit k: band k is there (bit 0: of the deepest level only)
+  bool has(int64_t band) const { return present >> band & 1; }
+};
+
+template <class T>
+struct Plan {
+  int64_t axes, blocks;        // blocks: one for each index of the dimensions in front
+  std::vector<int64_t> front;  // those dimensions
+  std::vector<Level<T>> levels;
+  int64_t bands() const { return int64_t{1} << axes; }
+  std::vector<int64_t> signal_shape() const;
+  std::vector<int64_t> band_shape(const Level<T>& level) const;
+};
+
+// `shape` is that of the signal, or of a band: only plain dimensions are read from it.
+template <class T>
+Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>& plan,
+                  const std::vector<double>& taps, bool down);
+
+// x -> the low band and the details, as pointers to what is present, and back. Details come with
+// the deepest level first, in the order of their codes; `low` is null where there is none; what is
+// absent is zero.
+template <class T>
+void transform_down(const Plan<T>& plan, const T* x, T* low, const std::vector<T*>& details);
+template <class T>
+void transform_up(const Plan<T>& plan, const T* low, const std::vector<const T*>& details, T* x);
+
+}  // namespace rightfast

@@ -1,0 +1,151 @@
+// Several levels: each block goes through all of them while its low band is in the caches.
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
+#include <cstring>
+
+#include "plan.h"
+
+namespace rightfast {
+namespace {
+
+constexpr int64_t kWorth = 1 << 17;  // multiplications that are worth a second thread
+
+// dst[...] = src[...] where both are, 0 where only dst is.
+template <class T>
+void copy_box(const int64_t* from, const T* src, const int64_t* to, T* dst, size_t dims) {
+  if (dims == 0) {
+    *dst = *src;
+    return;
+  }
+  int64_t inner_from = 1, inner_to = 1;
+  for (size_t d = 1; d < dims; ++d) inner_from *= from[d], inner_to *= to[d];
+  const int64_t both = std::min(*from, *to);
+  for (int64_t i = 0; i < both; ++i)
+    copy_box(from + 1, src + i * inner_from, to + 1, dst + i * inner_to, dims - 1);
+  std::fill(dst + both * inner_to, dst + *to * inner_to, T(0));
+}
+
+template <class T>
+class Block {
+ public:
+  explicit Block(const Plan<T>& plan) : plan_(plan), depth_(plan.levels.size()) {
+    for (const Level<T>& level : plan.levels) {
+      lows_.push_back(scratch<T>(level.band_elements));
+      signals_.push_back(scratch<T>(&level == &plan.levels[0] ? 0 : level.elements));
+    }
+    spare_ = scratch<T>(plan.levels[0].band_elements);
+  }
+
+  void down(int64_t block, const T* x, T* low, const std::vector<T*>& details,
+            const Spread& spread) {
+    size_t end = details.size();
+    for (size_t l = 0; l < depth_; ++l) {
+      const Level<T>& level = plan_.levels[l];
+      const bool deepest = l + 1 == depth_;
+      std::vector<T*> bands{deepest && low ? low + block * level.band_elements : lows_[l].get()};
+      size_t at = end -= present(level);
+      for (int64_t k = 1; k < plan_.bands(); ++k)
+        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : spare_.get());
+      level_down(level.dims, x, bands.data(), spread);
+      if (!deepest) x = fitted(level.bands, lows_[l].get(), plan_.levels[l + 1].shape, l + 1);
+    }
+  }
+
+  void up(int64_t block, const T* low, const std::vector<const T*>& details, T* x,
+          const Spread& spread) {
+    const Level<T>& last = plan_.levels.back();
+    size_t at = 0;
+    if (low) low += block * last.band_elements;
+    for (size_t l = depth_; l-- > 0;) {
+      const Level<T>& level = plan_.levels[l];
+      std::vector<const T*> bands{low ? low : zeros()};
+      for (int64_t k = 1; k < plan_.bands(); ++k)
+        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : zeros());
+      T* out = l ? signals_[l].get() : x + block * level.elements;
+      level_up(level.dims, bands.data(), out, spread);
+      if (l) low = trimmed(level.shape, out, plan_.levels[l - 1].bands, l - 1);
+    }
+  }
+
+ private:
+  int64_t present(const Level<T>& level) const {
+    int64_t count = 0;
+    for (int64_t k = 1; k < plan_.bands(); ++k) count += level.has(k);
+    return count;
+  }
+
+  const T* zeros() {
+    if (!zeroed_) std::fill_n(spare_.get(), plan_.levels[0].band_elements, T(0));
+    zeroed_ = true;
+    return spare_.get();
+  }
+
+  const T* fitted(const std::vector<int64_t>& have, const T* low, const std::vector<int64_t>& want,
+                  size_t l) {
+    if (have == want) return low;
+    copy_box(have.data(), low, want.data(), signals_[l].get(), have.size());
+    return signals_[l].get();
+  }
+
+  const T* trimmed(const std::vector<int64_t>& have, const T* x, const std::vector<int64_t>& want,
+                   size_t l) {
+    if (have == want) return x;
+    copy_box(have.data(), x, want.data(), lows_[l].get(), have.size());
+    return lows_[l].get();
+  }
+
+  const Plan<T>& plan_;
+  size_t depth_;
+  std::vector<std::unique_ptr<T[]>> lows_, signals_;
+  std::unique_ptr<T[]> spare_;  // absent bands: written to and not read, or zeros
+  bool zeroed_ = false;
+};
+
+void in_threads(int64_t count, const std::function<void(int64_t, int64_t)>& f) {
+  torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { f(begin, end); });
+}
+
+// Calls f(block, its memory, how to spread its work): blocks in several threads where there are
+// enough of them, else each block's own work. Every number is computed alike either way.
+template <class T, class F>
+void each_block(const Plan<T>& plan, const F& f) {
+  const int64_t threads = torch::stable::get_num_threads(), blocks = plan.blocks;
+  const int64_t work = blocks * plan.levels[0].elements * plan.levels[0].axes[0].taps();
+  if (threads > 1 && work >= kWorth && (blocks >= 4 * threads || blocks % threads == 0)) {
+    in_threads(blocks, [&](int64_t begin, int64_t end) {
+      Block<T> memory(plan);
+      for (int64_t b = begin; b < end; ++b) f(b, memory, in_this_thread);
+    });
+    return;
+  }
+  Block<T> memory(plan);
+  for (int64_t b = 0; b < blocks; ++b)
+    f(b, memory, threads > 1 && work >= kWorth ? in_threads : in_this_thread);
+}
+
+}  // namespace
+
+template <class T>
+void transform_down(const Plan<T>& plan, const T* x, T* low, const std::vector<T*>& details) {
+  each_block(plan, [&](int64_t b, Block<T>& memory, const Spread& spread) {
+    memory.down(b, x + b * plan.levels[0].elements, low, details, spread);
+  });
+}
+
+template <class T>
+void transform_up(const Plan<T>& plan, const T* low, const std::vector<const T*>& details, T* x) {
+  each_block(plan, [&](int64_t b, Block<T>& memory, const Spread& spread) {
+    memory.up(b, low, details, x, spread);
+  });
+}
+
+template void transform_down(const Plan<float>&, const float*, float*, const std::vector<float*>&);
+template void transform_down(const Plan<double>&, const double*, double*,
+                             const std::vector<double*>&);
+template void transform_up(const Plan<float>&, const float*, const std::vector<const float*>&,
+                           float*);
+template void transform_up(const Plan<double>&, const double*, const std::vector<const double*>&,
+                           double*);
+
+}  // namespace rightfast
