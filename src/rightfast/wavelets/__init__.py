@@ -6,6 +6,7 @@ is meant to be the only change a PyWavelets program needs. Every transform is di
 any number of times, and works under torch.compile, torch.func and autocast.
 """
 
+from rightfast.wavelets.backends import backend, served
 from rightfast.wavelets.catalogue import families, wavelist
 from rightfast.wavelets.layers import DWT, IDWT
 from rightfast.wavelets.lengths import (
@@ -32,6 +33,7 @@ __all__ = [
     "Modes",
     "Wavelet",
     "array_to_coeffs",
+    "backend",
     "coeffs_to_array",
     "dwt",
     "dwt2",
@@ -44,6 +46,7 @@ __all__ = [
     "idwt2",
     "idwtn",
     "ravel_coeffs",
+    "served",
     "unravel_coeffs",
     "wavedec",
     "wavedec2",

@@ -7,13 +7,16 @@ them) and where filters are tensors that may learn.
 """
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
-from rightfast_kernels.dwt import polyphase, reference
+import torch
+from rightfast_kernels.dwt import native, polyphase, reference
 from rightfast_kernels.dwt.linear import LinearMap
 from rightfast_kernels.dwt.reference import coeff_len
 from torch import Tensor
 
+from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
 from rightfast.wavelets.step import (
     Axes,
@@ -42,6 +45,10 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
             shape[dim] = coeff_len(shape[dim], wavelet.dec_len, mode)
         shapes.append(tuple(shape))
     dtype, data = result_dtype(x), computed(x).contiguous()
+    if kernel_serves((data,), axes):
+        flat = _by_kernel(data, axes, shapes)
+        return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
+    note("torch")
     if plain_ops(axes):
         flat = _analyse_levels(data, axes, depth, reference)
     elif derivatives(data):
@@ -52,6 +59,39 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
     else:
         flat = _analyse_levels(data, axes, depth, polyphase)
     return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
+
+
+def _by_kernel(x: Tensor, axes: Axes, shapes: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
+    depth = len(shapes) - 1
+    kernel = _native(tuple(axes), tuple(map(tuple, shapes)), x.is_complex())
+    note("kernel")
+    if torch.compiler.is_compiling():
+        return kernel.down(x, torch.ops.rightfast.dwt_down)
+    if not derivatives(x):
+        return kernel.down(x)
+    return LinearMap(
+        lambda x: (
+            kernel.down(x) if native.takes(x) else _analyse_levels(x, axes, depth, polyphase)
+        ),
+        lambda *g: (
+            kernel.up(g)
+            if native.takes(g[0])
+            else _analyse_levels_adjoint(g, axes, shapes, polyphase),
+        ),
+    )(x)
+
+
+@lru_cache(maxsize=256)
+def _native(axes: Axes, shapes: Sequence[Sequence[int]], complex_: bool) -> Native:
+    return Native(
+        [native.analysis_axis(dim, mode, *w.filters_as_floats(True)) for dim, w, mode in axes],
+        [
+            [(fine[dim], coarse[dim]) for dim, _, _ in axes]
+            for fine, coarse in zip(shapes, shapes[1:], strict=False)
+        ],
+        [band_keys(len(axes))[0 if level == len(shapes) - 2 else 1 :] for level in range(len(shapes) - 1)],
+        complex_,
+    )
 
 
 def _analyse_levels(x: Tensor, axes: Axes, depth: int, kernel: Any) -> tuple[Tensor, ...]:

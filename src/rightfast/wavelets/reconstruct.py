@@ -1,14 +1,16 @@
 """Several levels up over some axes, as one linear map: the inverse of decompose.py."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
-from rightfast_kernels.dwt import polyphase, reference
+from rightfast_kernels.dwt import native, polyphase, reference
 from rightfast_kernels.dwt.linear import LinearMap
 from torch import Tensor
 
+from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, common_dtype, computed
 from rightfast.wavelets.step import (
     Axes,
@@ -44,6 +46,9 @@ def reconstruct(
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
     data = [computed(cast(band, dtype)).contiguous() for band in given]
+    if kernel_serves(data, axes):
+        return cast(_by_kernel(data, levels, axes), dtype)
+    note("torch")
     if plain_ops(axes):
         return cast(_up(data, levels, axes, reference), dtype)
     if not any(derivatives(band) for band in data):
@@ -106,6 +111,45 @@ def _shape_above(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
                 f"mode {mode!r}. Wavelet and mode must be the same as used for decomposition."
             )
     return tuple(above)
+
+
+def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes) -> Tensor:
+    kernel = _native(tuple(axes), tuple(levels), data[0].is_complex())
+    note("kernel")
+    low = levels[0].low
+    if low is not None and low != levels[0].shape:
+        data[0] = data[0][tuple(slice(n) for n in levels[0].shape)]
+    if torch.compiler.is_compiling():
+        return kernel.up(data, torch.ops.rightfast.dwt_up)
+    if not any(derivatives(band) for band in data):
+        return kernel.up(data)
+    trimmed = [replace(levels[0], low=low and levels[0].shape), *levels[1:]]
+    (x,) = LinearMap(
+        lambda *flat: (
+            kernel.up(flat) if native.takes(flat[0]) else _up(flat, trimmed, axes, polyphase),
+        ),
+        lambda g: (
+            kernel.down(g) if native.takes(g) else _up_adjoint(g, trimmed, axes, polyphase)
+        ),
+    )(*data)
+    return x
+
+
+@lru_cache(maxsize=256)
+def _native(axes: Axes, levels: Sequence[Level], complex_: bool) -> Native:
+    lengths = []
+    for level in reversed(levels):
+        above = _shape_above(level.shape, axes)
+        lengths.append([(above[dim], level.shape[dim]) for dim, _, _ in axes])
+    keys = [level.keys for level in reversed(levels)]
+    if levels[0].low is not None:
+        keys[-1] = ("a" * len(axes), *keys[-1])
+    return Native(
+        [native.synthesis_axis(dim, mode, *w.filters_as_floats(False)) for dim, w, mode in axes],
+        lengths,
+        keys,
+        complex_,
+    )
 
 
 def _up(flat: Sequence[Tensor], levels: Sequence[Level], axes: Axes, kernel: Any) -> Tensor:

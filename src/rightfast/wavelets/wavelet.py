@@ -103,6 +103,11 @@ class Wavelet:
         lo, hi = (f.to(device=like.device, dtype=real) for f in self._tensors[part])
         return lo, hi
 
+    def filters_as_floats(self, decompose: bool) -> tuple[Sequence[float], Sequence[float]]:
+        """The (low, high) pair as floats, for fixed filters."""
+        lo, hi = self._as_floats()[slice(0, 2) if decompose else slice(2, 4)]
+        return lo, hi
+
     def wavefun(self, level: int = 8) -> tuple[Any, ...]:
         """Approximations of the scaling and wavelet functions: PyWavelets' arrays."""
         bank = [f.tolist() if isinstance(f, Tensor) else f for f in self.filter_bank]

@@ -1,0 +1,162 @@
+"""Which implementation serves a transform: the native CPU kernels, or torch operations.
+
+    "auto"      the kernel where it is built and takes the data, else torch: the default
+    "kernel"    the kernel, or an error that says why not
+    "torch"     torch operations
+"""
+
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+import torch
+from rightfast_kernels.dwt import native
+from rightfast_kernels.dwt.native import AxisPlan, Plan
+from torch import Tensor
+
+from rightfast.wavelets.step import Axes, plain_ops
+
+BACKENDS = ("auto", "kernel", "torch")
+_default = "auto"
+_last = threading.local()
+
+
+@contextmanager
+def backend(name: str) -> Iterator[None]:
+    """The backend of all transforms inside the ``with`` block, in every thread.
+
+    "auto" (the default) takes the native kernel for float, half precision and complex tensors
+    of the CPU with fixed filters; all else, and what a compiler traces, runs as torch
+    operations. "torch" never takes the kernel. "kernel" never takes anything else: a call that
+    it cannot serve raises ValueError, and a compiler sees one operator. `served` tells which
+    one ran.
+
+    Raises ValueError for another name, and for "kernel" if it was not built.
+    """
+    global _default
+    if name not in BACKENDS:
+        raise ValueError(f"expected a backend of {BACKENDS}, got {name!r}")
+    if name == "kernel" and not native.available:
+        raise ValueError(
+            "the native kernels were not built: install rightfast with --no-build-isolation where "
+            'torch and g++ are, or use backend "auto" or "torch"'
+        )
+    before, _default = _default, name
+    try:
+        yield
+    finally:
+        _default = before
+
+
+def served() -> str | None:
+    """What served the last transform of this thread: "kernel", "torch", or None before any."""
+    return getattr(_last, "name", None)
+
+
+def note(name: str) -> None:
+    """Records what served, unless a compiler is tracing."""
+    if not torch.compiler.is_compiling():
+        _last.name = name
+
+
+def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:
+    """Whether the native kernel serves these tensors, which `computed` has seen.
+
+    Raises ValueError if it does not, but was asked for by name.
+    """
+    if _default == "torch" or (_default == "auto" and (not native.available or plain_ops(axes))):
+        return False
+    obstacle = _obstacle(data, axes)
+    if obstacle and _default == "kernel":
+        raise ValueError(
+            f'backend "kernel" cannot serve this call: {obstacle}; use backend "auto" or "torch"'
+        )
+    return obstacle is None
+
+
+def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
+    for x in data:
+        if x.device.type != "cpu":
+            return f"expected tensors on the CPU, got one on {x.device}"
+        if type(x) not in _PLAIN and not torch.compiler.is_compiling():
+            return f"expected plain tensors, got {type(x).__name__}"
+    if any(wavelet.learnable for _, wavelet, _ in axes):
+        return "expected fixed filters, got tensors"
+    if len(axes) > native.MOST_AXES:
+        return f"expected at most {native.MOST_AXES} axes, got {len(axes)}"
+    return None
+
+
+_PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+
+Lengths = Sequence[Sequence[tuple[int, int]]]
+
+
+class Native:
+    """One transform by the kernel: what `decompose` and `reconstruct` put in place of torch's.
+
+    ``axes`` in the caller's order; ``lengths`` and ``keys`` for each level, the finest first:
+    (samples, coefficients) along each axis, and the keys of the bands, in the caller's order,
+    which come and go with the deepest level first. ``complex_``: the bands are complex.
+    """
+
+    def __init__(
+        self,
+        axes: Sequence[AxisPlan],
+        lengths: Lengths,
+        keys: Sequence[Sequence[str]],
+        complex_: bool,
+    ) -> None:
+        order = sorted(range(len(axes)), key=lambda i: axes[i].dim)
+        codes = [[_code(key, order) for key in level] for level in keys]
+        self.complex = complex_
+        self.plan: Plan = native.make_plan(
+            [_shifted(axes[i], complex_) for i in order],
+            [[level[i] for i in order] for level in lengths],
+            [sum(1 << code for code in level) for level in codes],
+        )
+        self.order = _order(codes)
+        self.sorted = self.order == sorted(self.order)
+
+    def down(self, x: Tensor, run: Callable[..., list[Tensor]] = native.down) -> tuple[Tensor, ...]:
+        """The bands of ``x``: the approximation, if there is one, then the details."""
+        if self.complex:
+            bands = run(_pairs(x), self.plan)
+            bands = [torch.view_as_complex(band) for band in bands]
+        else:
+            bands = run(x.contiguous(), self.plan)
+        return tuple(bands) if self.sorted else tuple(bands[i] for i in self.order)
+
+    def up(self, bands: Sequence[Tensor], run: Callable[..., Tensor] = native.up) -> Tensor:
+        """The adjoint: the signal from the bands in the same order."""
+        if not self.sorted:
+            placed: list[Tensor] = [bands[0]] * len(bands)
+            for place, band in zip(self.order, bands, strict=True):
+                placed[place] = band
+            bands = placed
+        if self.complex:
+            return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
+        return run([b.contiguous() for b in bands], self.plan)
+
+
+def _pairs(x: Tensor) -> Tensor:
+    return torch.view_as_real(x.resolve_conj().contiguous())
+
+
+def _shifted(axis: AxisPlan, complex_: bool) -> AxisPlan:
+    """The same axis before real and imaginary parts became the last dimension."""
+    if not complex_:
+        return axis
+    return AxisPlan(axis.dim - 1, axis.mode, axis.before, axis.lo, axis.hi)
+
+
+def _code(key: str, order: Sequence[int]) -> int:
+    return int("".join("01"[key[i] == "d"] for i in order), 2)
+
+
+def _order(codes: Sequence[Sequence[int]]) -> list[int]:
+    """For each band in the caller's order, its place in the kernel's: by level, then by code."""
+    flat = [(-level, code) for level, some in enumerate(codes) for code in some]
+    flat = [pair for level in reversed(range(len(codes))) for pair in flat if pair[0] == -level]
+    places = {pair: i for i, pair in enumerate(sorted(flat))}
+    return [places[pair] for pair in flat]
