@@ -6,6 +6,7 @@
 #include "tables.h"
 
 #include <algorithm>
+#include <cmath>
 
 namespace rightfast {
 namespace {
@@ -68,8 +69,12 @@ void accumulate(std::vector<Term>& terms, int64_t source, double w0, double w1) 
   terms.push_back({source, w0, w1});
 }
 
+// Small weights first: what a sum rounds off grows with the partial sums.
 template <class T>
-void append(Sums<T>& all, const std::vector<Term>& terms) {
+void append(Sums<T>& all, std::vector<Term> terms) {
+  std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
+    return std::abs(a.weight0) + std::abs(a.weight1) < std::abs(b.weight0) + std::abs(b.weight1);
+  });
   Sum sum{static_cast<int64_t>(all.source.size()), 0, 0, 0};
   for (int part = 0; part < 3; ++part)
     for (const Term& t : terms) {
