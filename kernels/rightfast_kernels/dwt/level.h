@@ -1,21 +1,13 @@
 // One level over some axes of one block of memory: from a signal to its 2^d bands, and back.
 #pragma once
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <vector>
 
 #include "loops.h"
 #include "tables.h"
+#include "work.h"
 
 namespace rightfast {
-
-// Runs f(begin, end) over 0 .. count, perhaps in several threads.
-using Spread = std::function<void(int64_t count, const std::function<void(int64_t, int64_t)>& f)>;
-
-inline void in_this_thread(int64_t count, const std::function<void(int64_t, int64_t)>& f) {
-  f(0, count);
-}
 
 // A dimension of the block: a plain one of `size`, or one to filter.
 template <class T>
@@ -30,20 +22,16 @@ struct Dim {
   static constexpr int64_t kRun = 16;  // fewer neighbours than this: filter one line for each
 };
 
-template <class T> std::unique_ptr<T[]> scratch(int64_t count) {
-  return std::unique_ptr<T[]>(new T[count]);
-}
-
 // Bands are in the order of band_keys: of the first filtered dimension, low before high.
 template <class T>
-void level_down(const std::vector<Dim<T>>& dims, const T* x, T* const* bands, const Spread& spread);
+void level_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Spread spread);
 template <class T>
-void level_up(const std::vector<Dim<T>>& dims, const T* const* bands, T* x, const Spread& spread);
+void level_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread);
 
 // Along one contiguous line (line.cpp).
 template <class T>
-void line_down(const Dim<T>& dim, const T* x, T* low, T* high, const Spread& spread);
+void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread);
 template <class T>
-void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, const Spread& spread);
+void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena, Spread spread);
 
 }  // namespace rightfast

@@ -4,12 +4,19 @@
 
 namespace rightfast {
 
+// Rows to sum with weights into two outputs: the first `only0` rows into the first output alone,
+// the next `both` into both, the last `only1` into the second alone.
+template <class T>
+struct Rows {
+  const T* const* rows;
+  const T *weight0, *weight1;
+  int only0, both, only1;
+};
+
 template <class T>
 struct Loops {
-  // out0[i] = sum weight0[s] rows[s][i], out1 alike, for i < width. The first `only0` rows go to
-  // out0 alone, the next `both` to both, the last `only1` to out1 alone.
-  void (*sum)(const T* const* rows, const T* weight0, const T* weight1, int only0, int both,
-              int only1, T* out0, T* out1, int64_t width);
+  // out0[i] = sum weight0[s] rows[s][i], out1 alike, for begin <= i < end.
+  void (*sum)(const Rows<T>& rows, T* out0, T* out1, int64_t begin, int64_t end);
   void (*split)(const T* x, int64_t n, T* even, T* odd);         // even and odd samples of x
   void (*weave)(const T* even, const T* odd, int64_t n, T* x);  // the inverse
 };

@@ -15,27 +15,36 @@ struct Lanes {
   typedef T Unaligned __attribute__((vector_size(W * sizeof(T)), aligned(alignof(T)), may_alias));
 };
 
+// Keeps a value in its register: read once, used twice, it would be folded into both uses as two
+// reads, and reads are what limits the loop.
+template <class V>
+inline __attribute__((always_inline)) V once(V x) {
+#ifdef __x86_64__
+  if constexpr (sizeof(V) >= 16) asm("" : "+x"(x));
+#endif
+  return x;
+}
+
 // N vectors of both outputs: 2 N accumulators, each row read once.
 template <class T, int W, int N>
-inline __attribute__((always_inline)) void block(const T* const* rows, const T* weight0,
-                                                 const T* weight1, int only0, int both, int only1,
-                                                 T* out0, T* out1, int64_t i) {
+inline __attribute__((always_inline)) void block(const Rows<T>& r, T* out0, T* out1, int64_t i) {
   using V = typename Lanes<T, W>::Vector;
   using U = typename Lanes<T, W>::Unaligned;
   V a[N] = {}, b[N] = {};
   int s = 0;
-  for (; s < only0; ++s)
-    for (int v = 0; v < N; ++v) a[v] += weight0[s] * (V) * (const U*)(rows[s] + i + v * W);
-  for (; s < only0 + both; ++s) {
-    const T w0 = weight0[s], w1 = weight1[s];
+  for (; s < r.only0; ++s)
+    for (int v = 0; v < N; ++v) a[v] += r.weight0[s] * (V) * (const U*)(r.rows[s] + i + v * W);
+  for (; s < r.only0 + r.both; ++s) {
+    const T w0 = r.weight0[s], w1 = r.weight1[s];
+    const T* row = r.rows[s] + i;
     for (int v = 0; v < N; ++v) {
-      V x = *(const U*)(rows[s] + i + v * W);
+      const V x = once<V>(*(const U*)(row + v * W));
       a[v] += w0 * x;
       b[v] += w1 * x;
     }
   }
-  for (; s < only0 + both + only1; ++s)
-    for (int v = 0; v < N; ++v) b[v] += weight1[s] * (V) * (const U*)(rows[s] + i + v * W);
+  for (; s < r.only0 + r.both + r.only1; ++s)
+    for (int v = 0; v < N; ++v) b[v] += r.weight1[s] * (V) * (const U*)(r.rows[s] + i + v * W);
   for (int v = 0; v < N; ++v) {
     *(U*)(out0 + i + v * W) = a[v];
     *(U*)(out1 + i + v * W) = b[v];
@@ -43,18 +52,13 @@ inline __attribute__((always_inline)) void block(const T* const* rows, const T* 
 }
 
 template <class T, int W>
-void sum(const T* const* rows, const T* weight0, const T* weight1, int only0, int both, int only1,
-         T* out0, T* out1, int64_t width) {
-  int64_t i = 0;
+void sum(const Rows<T>& rows, T* out0, T* out1, int64_t begin, int64_t end) {
   if constexpr (W > 1)
-    if (width < W)
-      return sum<T, W / 2>(rows, weight0, weight1, only0, both, only1, out0, out1, width);
-  for (; i + 4 * W <= width; i += 4 * W)
-    block<T, W, 4>(rows, weight0, weight1, only0, both, only1, out0, out1, i);
-  for (; i + W <= width; i += W)
-    block<T, W, 1>(rows, weight0, weight1, only0, both, only1, out0, out1, i);
-  if (i < width)  // the last vector again, shifted: the outputs are no inputs
-    block<T, W, 1>(rows, weight0, weight1, only0, both, only1, out0, out1, width - W);
+    if (end - begin < W) return sum<T, W / 2>(rows, out0, out1, begin, end);
+  int64_t i = begin;
+  for (; i + 4 * W <= end; i += 4 * W) block<T, W, 4>(rows, out0, out1, i);
+  for (; i + W <= end; i += W) block<T, W, 1>(rows, out0, out1, i);
+  if (i < end) block<T, W, 1>(rows, out0, out1, end - W);  // again in part: no output is an input
 }
 
 template <class T>

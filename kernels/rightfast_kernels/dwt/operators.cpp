@@ -45,7 +45,8 @@ Tensor empty(const Ints& shape, ScalarType dtype) {
 template <class T>
 std::vector<Tensor> down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
                          ScalarType dtype) {
-  const Plan<T> plan = read_plan<T>(shape_of(x), list, taps, true);
+  const auto kept = planned<T>(shape_of(x), list, taps, true);
+  const Plan<T>& plan = *kept;
   STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
   std::vector<Tensor> bands;
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
@@ -66,7 +67,8 @@ std::vector<Tensor> down(const Tensor& x, const Ints& list, const std::vector<do
 template <class T>
 Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<double>& taps,
           ScalarType dtype) {
-  const Plan<T> plan = read_plan<T>(shape_of(bands[0]), list, taps, false);
+  const auto kept = planned<T>(shape_of(bands[0]), list, taps, false);
+  const Plan<T>& plan = *kept;
   size_t at = 0;
   for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
     for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)

@@ -4,6 +4,8 @@
 #include <torch/headeronly/util/Exception.h>
 
 #include <algorithm>
+#include <deque>
+#include <mutex>
 
 namespace rightfast {
 namespace {
@@ -86,8 +88,6 @@ void fill_tables(Dim<T>& dim, bool down) {
   dim.line = down ? line_down<T>(*dim.axis) : line_up<T>(*dim.axis);
 }
 
-}  // namespace
-
 template <class T>
 Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>& list,
                   const std::vector<double>& taps, bool down) {
@@ -124,6 +124,36 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>&
   return plan;
 }
 
+constexpr size_t kKept = 32;
+
+template <class T>
+struct Kept {
+  std::vector<int64_t> shape, list;
+  std::vector<double> taps;
+  bool down;
+  std::shared_ptr<const Plan<T>> plan;
+};
+
+}  // namespace
+
+template <class T>
+std::shared_ptr<const Plan<T>> planned(const std::vector<int64_t>& shape,
+                                       const std::vector<int64_t>& list,
+                                       const std::vector<double>& taps, bool down) {
+  static std::mutex mutex;
+  static std::deque<Kept<T>> kept;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    for (const Kept<T>& k : kept)
+      if (k.down == down && k.shape == shape && k.list == list && k.taps == taps) return k.plan;
+  }
+  auto plan = std::make_shared<const Plan<T>>(read_plan<T>(shape, list, taps, down));
+  std::lock_guard<std::mutex> lock(mutex);
+  kept.push_front({shape, list, taps, down, plan});
+  if (kept.size() > kKept) kept.pop_back();
+  return plan;
+}
+
 template <class T>
 std::vector<int64_t> Plan<T>::signal_shape() const {
   std::vector<int64_t> shape = front;
@@ -140,9 +170,11 @@ std::vector<int64_t> Plan<T>::band_shape(const Level<T>& level) const {
 
 template struct Plan<float>;
 template struct Plan<double>;
-template Plan<float> read_plan(const std::vector<int64_t>&, const std::vector<int64_t>&,
-                               const std::vector<double>&, bool);
-template Plan<double> read_plan(const std::vector<int64_t>&, const std::vector<int64_t>&,
-                                const std::vector<double>&, bool);
+template std::shared_ptr<const Plan<float>> planned(const std::vector<int64_t>&,
+                                                    const std::vector<int64_t>&,
+                                                    const std::vector<double>&, bool);
+template std::shared_ptr<const Plan<double>> planned(const std::vector<int64_t>&,
+                                                     const std::vector<int64_t>&,
+                                                     const std::vector<double>&, bool);
 
 }  // namespace rightfast

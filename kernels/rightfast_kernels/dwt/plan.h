@@ -6,6 +6,7 @@
 //   taps   for each axis F low-pass, then F high-pass taps, in the order of tables.h
 #pragma once
 #include <cstdint>
+#include <memory>
 #include <vector>
 
 #include "level.h"
@@ -32,10 +33,12 @@ struct Plan {
   std::vector<int64_t> band_shape(const Level<T>& level) const;
 };
 
-// `shape` is that of the signal, or of a band: only plain dimensions are read from it.
+// The plan for a signal, or for bands (`down` is false), of this shape; only plain dimensions are
+// read from it. The last few are kept: small transforms would spend most of their time on tables.
 template <class T>
-Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>& plan,
-                  const std::vector<double>& taps, bool down);
+std::shared_ptr<const Plan<T>> planned(const std::vector<int64_t>& shape,
+                                       const std::vector<int64_t>& plan,
+                                       const std::vector<double>& taps, bool down);
 
 // x -> the low band and the details, as pointers to what is present, and back. Details come with
 // the deepest level first, in the order of their codes; `low` is null where there is none; what is

@@ -86,6 +86,7 @@ void append(Sums<T>& all, std::vector<Term> terms) {
       ++(part == 0 ? sum.only0 : part == 1 ? sum.both : sum.only1);
     }
   all.sums.push_back(sum);
+  all.most = std::max(all.most, sum.count());
 }
 
 // For each o, the samples that its window covers, borders included.

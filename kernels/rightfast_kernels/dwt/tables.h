@@ -8,6 +8,8 @@
 #include <cstdint>
 #include <vector>
 
+#include "loops.h"
+
 namespace rightfast {
 
 enum Mode { zero, symmetric, constant, smooth, periodic, periodization, reflect, antisymmetric,
@@ -19,11 +21,12 @@ struct Fill {
   double weight;
 };
 
-// A sum of sources into two outputs at once. Sources that only one output needs come apart, so
-// that a tap of 0 is never multiplied (0 * inf is not 0) and costs nothing.
+// Sums of sources into two outputs at once, see Rows. Sources that only one output needs come
+// apart, so that a tap of 0 is never multiplied (0 * inf is not 0) and costs nothing.
 struct Sum {
   int64_t first;
   int only0, both, only1;
+  int count() const { return only0 + both + only1; }
 };
 
 template <class T>
@@ -31,6 +34,11 @@ struct Sums {
   std::vector<Sum> sums;
   std::vector<int64_t> source;
   std::vector<T> weight0, weight1;
+  int most = 0;  // sources in one sum
+  Rows<T> at(int64_t i, const T* const* rows) const {
+    const Sum& s = sums[i];
+    return {rows, &weight0[s.first], &weight1[s.first], s.only0, s.both, s.only1};
+  }
 };
 
 struct Axis {

@@ -1,8 +1,6 @@
 // Several levels: each block goes through all of them while its low band is in the caches.
-#include <torch/csrc/stable/ops.h>
-
 #include <algorithm>
-#include <cstring>
+#include <memory>
 
 #include "plan.h"
 
@@ -26,19 +24,23 @@ void copy_box(const int64_t* from, const T* src, const int64_t* to, T* dst, size
   std::fill(dst + both * inner_to, dst + *to * inner_to, T(0));
 }
 
+template <class T> std::unique_ptr<T[]> uninitialised(int64_t count) {
+  return std::unique_ptr<T[]>(new T[count]);
+}
+
 template <class T>
 class Block {
  public:
   explicit Block(const Plan<T>& plan) : plan_(plan), depth_(plan.levels.size()) {
     for (const Level<T>& level : plan.levels) {
-      lows_.push_back(scratch<T>(level.band_elements));
-      signals_.push_back(scratch<T>(&level == &plan.levels[0] ? 0 : level.elements));
+      lows_.push_back(uninitialised<T>(level.band_elements));
+      signals_.push_back(uninitialised<T>(&level == &plan.levels[0] ? 0 : level.elements));
     }
-    spare_ = scratch<T>(plan.levels[0].band_elements);
+    spare_ = uninitialised<T>(plan.levels[0].band_elements);
   }
 
   void down(int64_t block, const T* x, T* low, const std::vector<T*>& details,
-            const Spread& spread) {
+            Spread spread) {
     size_t end = details.size();
     for (size_t l = 0; l < depth_; ++l) {
       const Level<T>& level = plan_.levels[l];
@@ -47,13 +49,13 @@ class Block {
       size_t at = end -= present(level);
       for (int64_t k = 1; k < plan_.bands(); ++k)
         bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : spare_.get());
-      level_down(level.dims, x, bands.data(), spread);
+      level_down(level.dims.data(), x, bands.data(), arena_, spread);
       if (!deepest) x = fitted(level.bands, lows_[l].get(), plan_.levels[l + 1].shape, l + 1);
     }
   }
 
   void up(int64_t block, const T* low, const std::vector<const T*>& details, T* x,
-          const Spread& spread) {
+          Spread spread) {
     const Level<T>& last = plan_.levels.back();
     size_t at = 0;
     if (low) low += block * last.band_elements;
@@ -63,7 +65,7 @@ class Block {
       for (int64_t k = 1; k < plan_.bands(); ++k)
         bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : zeros());
       T* out = l ? signals_[l].get() : x + block * level.elements;
-      level_up(level.dims, bands.data(), out, spread);
+      level_up(level.dims.data(), bands.data(), out, arena_, spread);
       if (l) low = trimmed(level.shape, out, plan_.levels[l - 1].bands, l - 1);
     }
   }
@@ -95,6 +97,7 @@ class Block {
     return lows_[l].get();
   }
 
+  Arena arena_;
   const Plan<T>& plan_;
   size_t depth_;
   std::vector<std::unique_ptr<T[]>> lows_, signals_;
@@ -102,40 +105,33 @@ class Block {
   bool zeroed_ = false;
 };
 
-void in_threads(int64_t count, const std::function<void(int64_t, int64_t)>& f) {
-  torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) { f(begin, end); });
-}
-
 // Calls f(block, its memory, how to spread its work): blocks in several threads where there are
 // enough of them, else each block's own work. Every number is computed alike either way.
 template <class T, class F>
 void each_block(const Plan<T>& plan, const F& f) {
   const int64_t threads = torch::stable::get_num_threads(), blocks = plan.blocks;
   const int64_t work = blocks * plan.levels[0].elements * plan.levels[0].axes[0].taps();
-  if (threads > 1 && work >= kWorth && (blocks >= 4 * threads || blocks % threads == 0)) {
-    in_threads(blocks, [&](int64_t begin, int64_t end) {
-      Block<T> memory(plan);
-      for (int64_t b = begin; b < end; ++b) f(b, memory, in_this_thread);
-    });
-    return;
-  }
-  Block<T> memory(plan);
-  for (int64_t b = 0; b < blocks; ++b)
-    f(b, memory, threads > 1 && work >= kWorth ? in_threads : in_this_thread);
+  const bool share = threads > 1 && work >= kWorth;
+  const bool by_block = share && (blocks >= 4 * threads || blocks % threads == 0);
+  Arena unused;
+  Spread{by_block}(blocks, unused, [&](int64_t begin, int64_t end, Arena&) {
+    Block<T> memory(plan);
+    for (int64_t b = begin; b < end; ++b) f(b, memory, Spread{share && !by_block});
+  });
 }
 
 }  // namespace
 
 template <class T>
 void transform_down(const Plan<T>& plan, const T* x, T* low, const std::vector<T*>& details) {
-  each_block(plan, [&](int64_t b, Block<T>& memory, const Spread& spread) {
+  each_block(plan, [&](int64_t b, Block<T>& memory, Spread spread) {
     memory.down(b, x + b * plan.levels[0].elements, low, details, spread);
   });
 }
 
 template <class T>
 void transform_up(const Plan<T>& plan, const T* low, const std::vector<const T*>& details, T* x) {
-  each_block(plan, [&](int64_t b, Block<T>& memory, const Spread& spread) {
+  each_block(plan, [&](int64_t b, Block<T>& memory, Spread spread) {
     memory.up(b, low, details, x, spread);
   });
 }

@@ -64,19 +64,26 @@ def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:
 
     Raises ValueError if it does not, but was asked for by name.
     """
-    if _default == "torch" or (_default == "auto" and (not native.available or plain_ops(axes))):
-        return False
-    obstacle = _obstacle(data, axes)
-    if obstacle and _default == "kernel":
-        raise ValueError(
-            f'backend "kernel" cannot serve this call: {obstacle}; use backend "auto" or "torch"'
-        )
-    return obstacle is None
+    if _default == "kernel":
+        obstacle = _obstacle(data, axes)
+        if obstacle:
+            raise ValueError(
+                f'backend "kernel" cannot serve this call: {obstacle}; use backend "auto" or '
+                '"torch"'
+            )
+        return True
+    return (
+        _default == "auto"
+        and native.available
+        and not plain_ops(axes)
+        and len(axes) <= native.MOST_AXES
+        and all(x.is_cpu and type(x) in _PLAIN for x in data)
+    )
 
 
 def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
     for x in data:
-        if x.device.type != "cpu":
+        if not x.is_cpu:
             return f"expected tensors on the CPU, got one on {x.device}"
         if type(x) not in _PLAIN and not torch.compiler.is_compiling():
             return f"expected plain tensors, got {type(x).__name__}"

@@ -37,17 +37,11 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
     """The approximation after ``depth`` levels and the details, deepest level first."""
     if depth == 0:
         return x, []
-    shape = list(x.shape)
-    shapes = [tuple(shape)]
-    for _ in range(depth):
-        for dim, wavelet, mode in axes:
-            check_length(shape[dim], mode)
-            shape[dim] = coeff_len(shape[dim], wavelet.dec_len, mode)
-        shapes.append(tuple(shape))
-    dtype, data = result_dtype(x), computed(x).contiguous()
+    dtype, data = result_dtype(x), computed(x)
     if kernel_serves((data,), axes):
-        flat = _by_kernel(data, axes, shapes)
+        flat = _by_kernel(data, tuple(axes), depth)
         return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
+    shapes, data = _shapes(x.shape, axes, depth), data.contiguous()
     note("torch")
     if plain_ops(axes):
         flat = _analyse_levels(data, axes, depth, reference)
@@ -61,35 +55,46 @@ def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
     return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
 
 
-def _by_kernel(x: Tensor, axes: Axes, shapes: Sequence[Sequence[int]]) -> tuple[Tensor, ...]:
-    depth = len(shapes) - 1
-    kernel = _native(tuple(axes), tuple(map(tuple, shapes)), x.is_complex())
+def _shapes(shape: Sequence[int], axes: Axes, depth: int) -> list[tuple[int, ...]]:
+    """The shape of the data, and of the bands of each level, first to last."""
+    sizes = list(shape)
+    shapes = [tuple(sizes)]
+    for _ in range(depth):
+        for dim, wavelet, mode in axes:
+            check_length(sizes[dim], mode)
+            sizes[dim] = coeff_len(sizes[dim], wavelet.dec_len, mode)
+        shapes.append(tuple(sizes))
+    return shapes
+
+
+def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int) -> tuple[Tensor, ...]:
+    kernel = _native(axes, depth, tuple(x.shape), x.is_complex())
     note("kernel")
     if torch.compiler.is_compiling():
         return kernel.down(x, torch.ops.rightfast.dwt_down)
     if not derivatives(x):
         return kernel.down(x)
-    return LinearMap(
-        lambda x: (
-            kernel.down(x) if native.takes(x) else _analyse_levels(x, axes, depth, polyphase)
-        ),
-        lambda *g: (
-            kernel.up(g)
-            if native.takes(g[0])
-            else _analyse_levels_adjoint(g, axes, shapes, polyphase),
-        ),
-    )(x)
+    shapes = _shapes(x.shape, axes, depth)
+
+    def run(x: Tensor) -> tuple[Tensor, ...]:
+        return kernel.down(x) if native.takes(x) else _analyse_levels(x, axes, depth, polyphase)
+
+    def adjoint(*g: Tensor) -> tuple[Tensor]:
+        one = native.takes(g[0])
+        return (kernel.up(g) if one else _analyse_levels_adjoint(g, axes, shapes, polyphase),)
+
+    return LinearMap(run, adjoint)(x)
 
 
 @lru_cache(maxsize=256)
-def _native(axes: Axes, shapes: Sequence[Sequence[int]], complex_: bool) -> Native:
+def _native(axes: Axes, depth: int, shape: tuple[int, ...], complex_: bool) -> Native:
+    shapes = _shapes(shape, axes, depth)
+    levels = zip(shapes[:-1], shapes[1:], strict=True)
+    keys = band_keys(len(axes))
     return Native(
         [native.analysis_axis(dim, mode, *w.filters_as_floats(True)) for dim, w, mode in axes],
-        [
-            [(fine[dim], coarse[dim]) for dim, _, _ in axes]
-            for fine, coarse in zip(shapes, shapes[1:], strict=False)
-        ],
-        [band_keys(len(axes))[0 if level == len(shapes) - 2 else 1 :] for level in range(len(shapes) - 1)],
+        [[(fine[dim], coarse[dim]) for dim, _, _ in axes] for fine, coarse in levels],
+        [*([keys[1:]] * (depth - 1)), keys],
         complex_,
     )
 

@@ -166,10 +166,16 @@ def _even(bank: Sequence[Tensor]) -> TensorBank:
     return padded[0], padded[1], padded[2], padded[3]
 
 
+# One object for each name: plans are found by it.
+_NAMED = {name: Wavelet(name) for name in BUILT_IN}
+
+
 def as_wavelet(wavelet: Any) -> Wavelet:
     """A `Wavelet` from a name, a `Wavelet`, PyWavelets' object, or any with a ``filter_bank``."""
     if isinstance(wavelet, Wavelet):
         return wavelet
+    if isinstance(wavelet, str) and wavelet in _NAMED:
+        return _NAMED[wavelet]
     if isinstance(wavelet, pywt.ContinuousWavelet):
         raise ValueError(
             f"{wavelet.name!r} is a ContinuousWavelet, but only discrete Wavelet objects are "

@@ -1,0 +1,66 @@
+// Memory and threads for the work on one block.
+#pragma once
+#include <torch/csrc/stable/ops.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <memory>
+#include <vector>
+
+namespace rightfast {
+
+// Scratch memory, taken in nested scopes: nothing is allocated once it has grown.
+class Arena {
+ public:
+  template <class T>
+  T* take(int64_t count) {
+    const size_t bytes = (count * sizeof(T) + kAlign - 1) / kAlign * kAlign;
+    while (chunk_ < chunks_.size() && used_ + bytes > chunks_[chunk_].size) ++chunk_, used_ = 0;
+    if (chunk_ == chunks_.size()) chunks_.emplace_back(std::max(bytes, kChunk));
+    char* place = chunks_[chunk_].start + used_;
+    used_ += bytes;
+    return reinterpret_cast<T*>(place);
+  }
+
+  class Scope {
+   public:
+    explicit Scope(Arena& arena) : arena_(arena), chunk_(arena.chunk_), used_(arena.used_) {}
+    ~Scope() { arena_.chunk_ = chunk_, arena_.used_ = used_; }
+    Scope(const Scope&) = delete;
+    Scope& operator=(const Scope&) = delete;
+
+   private:
+    Arena& arena_;
+    size_t chunk_, used_;
+  };
+
+ private:
+  static constexpr size_t kAlign = 64, kChunk = 1 << 15;
+  struct Chunk {
+    explicit Chunk(size_t bytes) : memory(new char[bytes + kAlign]), size(bytes) {
+      start = memory.get() + (-reinterpret_cast<uintptr_t>(memory.get()) & (kAlign - 1));
+    }
+    std::unique_ptr<char[]> memory;
+    char* start;
+    size_t size;
+  };
+  std::vector<Chunk> chunks_;
+  size_t chunk_ = 0, used_ = 0;
+};
+
+// Runs f(begin, end, arena) over 0 .. count: here, or in torch's threads, each with its own arena.
+struct Spread {
+  bool threads;
+  template <class F>
+  void operator()(int64_t count, Arena& arena, const F& f) const {
+    if (!threads || count < 2) return f(0, count, arena);
+    torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
+      Arena own;
+      f(begin, end, own);
+    });
+  }
+};
+
+constexpr Spread in_this_thread{false};
+
+}  // namespace rightfast
