@@ -53,24 +53,48 @@ struct Moved {
   }
 };
 
+// The rows of one sum: slices of x.
+template <class T>
+Rows<T> slices_of(const Dim<T>& dim, int64_t o, const T* x, const T** rows) {
+  const Sum& sum = dim.rows.sums[o];
+  for (int s = 0; s < sum.count(); ++s) rows[s] = x + dim.rows.source[sum.first + s] * dim.inner;
+  return dim.rows.at(o, rows);
+}
+
 template <class T>
 void down_slices(const Dim<T>& dim, const T* x, T* const* bands, int64_t begin, int64_t end,
                  Arena& arena) {
   const int half = 1 << (dim.filtered - 1);
-  const bool last = dim.filtered == 1;
   Arena::Scope scope(arena);
-  T *low = last ? nullptr : arena.take<T>(dim.inner), *high = last ? low : arena.take<T>(dim.inner);
   const T** rows = arena.take<const T*>(dim.rows.most);
+  T* slices[2] = {arena.take<T>(dim.inner), arena.take<T>(dim.inner)};
   for (int64_t o = begin; o < end; ++o) {
-    const Sum& sum = dim.rows.sums[o];
-    for (int s = 0; s < sum.count(); ++s)
-      rows[s] = x + dim.rows.source[sum.first + s] * dim.inner;
     const int64_t at = o * dim.inner_band;
-    loops<T>().sum(dim.rows.at(o, rows), last ? bands[0] + at : low, last ? bands[1] + at : high, 0,
-                   dim.inner);
+    const bool last = dim.filtered == 1;
+    T *low = last ? bands[0] + at : slices[0], *high = last ? bands[1] + at : slices[1];
+    loops<T>().sum(slices_of(dim, o, x, rows), low, high, 0, dim.inner);
     if (last) continue;
     level_down(&dim + 1, low, Moved(bands, half, at).bands, arena, in_this_thread);
     level_down(&dim + 1, high, Moved(bands + half, half, at).bands, arena, in_this_thread);
+  }
+}
+
+// The same where a slice is one line: it is written as the next dimension reads it, in phases.
+template <class T>
+void down_lines(const Dim<T>& dim, const T* x, T* const* bands, int64_t begin, int64_t end,
+                Arena& arena) {
+  const Dim<T>& line = *(&dim + 1);
+  const int64_t size = line.axis->phase(), before = line.axis->before;
+  Arena::Scope scope(arena);
+  const T** rows = arena.take<const T*>(dim.rows.most);
+  T *low = arena.take<T>(2 * size), *high = arena.take<T>(2 * size);
+  T* phases[4] = {low + place(before, size), low + place(before + 1, size),
+                  high + place(before, size), high + place(before + 1, size)};
+  for (int64_t o = begin; o < end; ++o) {
+    loops<T>().sum_split(slices_of(dim, o, x, rows), phases, dim.inner);
+    const int64_t at = o * dim.inner_band;
+    line_down_from(line, low, bands[0] + at, bands[1] + at, arena, in_this_thread);
+    line_down_from(line, high, bands[2] + at, bands[3] + at, arena, in_this_thread);
   }
 }
 
@@ -113,6 +137,8 @@ void level_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, S
   const Dim<T>& dim = *dims;
   if (dim.is_line()) return lines_down(dim, x, bands, arena, spread);
   spread(dim.bands, arena, [&](int64_t begin, int64_t end, Arena& own) {
+    if (dim.axis && dim.filtered == 2 && dims[1].is_line() && dims[1].inner == 1)
+      return down_lines(dim, x, bands, begin, end, own);
     if (dim.axis) return down_slices(dim, x, bands, begin, end, own);
     for (int64_t i = begin; i < end; ++i)
       level_down(dims + 1, x + i * dim.inner,

@@ -34,4 +34,12 @@ void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spr
 template <class T>
 void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena, Spread spread);
 
+// The extended line e lies as its even and its odd samples, each a run of dim.axis->phase(), so
+// that every tap reads consecutive numbers.
+inline int64_t place(int64_t j, int64_t phase) { return j % 2 * phase + j / 2; }
+
+// line_down of samples that already lie in e, where `place(before + i, phase)` says.
+template <class T>
+void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena, Spread spread);
+
 }  // namespace rightfast

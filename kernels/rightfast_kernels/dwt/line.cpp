@@ -1,7 +1,4 @@
-// A level along one contiguous line.
-//
-// The extended signal e lies as its even and its odd samples, each a run, so that every tap reads
-// consecutive numbers; the few samples past the ends come from a table.
+// A level along one contiguous line. The few samples past its ends come from a table.
 #include <algorithm>
 #include <cstring>
 
@@ -21,9 +18,6 @@ void in_pieces(int64_t n, Arena& arena, Spread spread, const F& f) {
   });
 }
 
-// Where sample j of e lies, in two phases of `size` samples.
-int64_t place(int64_t j, int64_t size) { return j % 2 * size + j / 2; }
-
 template <class T>
 void run_sum(const Sums<T>& sums, const T* const* rows, int64_t width, T* out0, T* out1,
              Arena& arena, Spread spread) {
@@ -35,23 +29,28 @@ void run_sum(const Sums<T>& sums, const T* const* rows, int64_t width, T* out0, 
 }  // namespace
 
 template <class T>
-void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena,
-               Spread spread) {
-  const Axis& axis = *dim.axis;
-  const int64_t size = axis.phase(), before = axis.before, n = axis.n;
-  Arena::Scope scope(arena);
-  T* e = arena.take<T>(2 * size);
-  T* even = e + place(before, size);  // where the even and odd samples of x go
-  T* odd = e + place(before + 1, size);
-  in_pieces(n, arena, spread, [&](int64_t first, int64_t count) {
-    loops<T>().split(x + first, count, even + first / 2, odd + first / 2);
-  });
+void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena, Spread spread) {
+  const int64_t size = dim.axis->phase(), before = dim.axis->before, n = dim.axis->n;
   for (int64_t j = 0; j < before; ++j) e[place(j, size)] = 0;
   for (int64_t j = before + n; j < 2 * size; ++j) e[place(j, size)] = 0;
-  for (const Fill& f : dim.border) e[place(f.to, size)] += static_cast<T>(f.weight) * x[f.from];
+  for (const Fill& f : dim.border)
+    e[place(f.to, size)] += static_cast<T>(f.weight) * e[place(before + f.from, size)];
+  Arena::Scope scope(arena);
   const T** rows = arena.take<const T*>(dim.line.source.size());
   for (size_t s = 0; s < dim.line.source.size(); ++s) rows[s] = e + place(dim.line.source[s], size);
-  run_sum(dim.line, rows, axis.length, low, high, arena, spread);
+  run_sum(dim.line, rows, dim.axis->length, low, high, arena, spread);
+}
+
+template <class T>
+void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread) {
+  const int64_t size = dim.axis->phase(), before = dim.axis->before;
+  Arena::Scope scope(arena);
+  T* e = arena.take<T>(2 * size);
+  T *even = e + place(before, size), *odd = e + place(before + 1, size);  // samples of x
+  in_pieces(dim.axis->n, arena, spread, [&](int64_t first, int64_t count) {
+    loops<T>().split(x + first, count, even + first / 2, odd + first / 2);
+  });
+  line_down_from(dim, e, low, high, arena, spread);
 }
 
 template <class T>
@@ -79,6 +78,12 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
     int64_t m = dim.line.source[s];
     rows[s] = m < half ? low + q0 - m : high + q0 - (m - half);
   }
+  if (!fold && before % 2 == 0) {
+    in_pieces(n, arena, spread, [&](int64_t first, int64_t count) {
+      loops<T>().sum_weave(dim.line.at(0, rows), x, first, first + count);
+    });
+    return;
+  }
   T* e = arena.take<T>(2 * size);
   run_sum(dim.line, rows, size, e, e + size, arena, spread);
   const T* base = e - (fold ? 0 : q0);
@@ -92,6 +97,8 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
 
 template void line_down(const Dim<float>&, const float*, float*, float*, Arena&, Spread);
 template void line_down(const Dim<double>&, const double*, double*, double*, Arena&, Spread);
+template void line_down_from(const Dim<float>&, float*, float*, float*, Arena&, Spread);
+template void line_down_from(const Dim<double>&, double*, double*, double*, Arena&, Spread);
 template void line_up(const Dim<float>&, const float*, const float*, float*, Arena&, Spread);
 template void line_up(const Dim<double>&, const double*, const double*, double*, Arena&, Spread);
 

@@ -1,6 +1,8 @@
-// The three loops that everything is made of, as a table for each instruction set.
+// The loops that everything is made of, as a table for each instruction set.
 #pragma once
 #include <cstdint>
+#include <type_traits>
+#include <utility>
 
 namespace rightfast {
 
@@ -17,7 +19,12 @@ template <class T>
 struct Loops {
   // out0[i] = sum weight0[s] rows[s][i], out1 alike, for begin <= i < end.
   void (*sum)(const Rows<T>& rows, T* out0, T* out1, int64_t begin, int64_t end);
-  void (*split)(const T* x, int64_t n, T* even, T* odd);         // even and odd samples of x
+  // The same for i < n, each output as its even and its odd samples: out = {even of the first,
+  // odd of the first, even of the second, odd of the second}.
+  void (*sum_split)(const Rows<T>& rows, T* const* out, int64_t n);
+  // The same with both outputs in turn, x[2i] and x[2i + 1], for begin <= i < end.
+  void (*sum_weave)(const Rows<T>& rows, T* x, int64_t begin, int64_t end);
+  void (*split)(const T* x, int64_t n, T* even, T* odd);        // even and odd samples of x
   void (*weave)(const T* even, const T* odd, int64_t n, T* x);  // the inverse
 };
 

@@ -1,6 +1,5 @@
 // Several levels: each block goes through all of them while its low band is in the caches.
 #include <algorithm>
-#include <memory>
 
 #include "plan.h"
 
@@ -24,19 +23,14 @@ void copy_box(const int64_t* from, const T* src, const int64_t* to, T* dst, size
   std::fill(dst + both * inner_to, dst + *to * inner_to, T(0));
 }
 
-template <class T> std::unique_ptr<T[]> uninitialised(int64_t count) {
-  return std::unique_ptr<T[]>(new T[count]);
-}
-
 template <class T>
 class Block {
  public:
   explicit Block(const Plan<T>& plan) : plan_(plan), depth_(plan.levels.size()) {
     for (const Level<T>& level : plan.levels) {
-      lows_.push_back(uninitialised<T>(level.band_elements));
-      signals_.push_back(uninitialised<T>(&level == &plan.levels[0] ? 0 : level.elements));
+      lows_.push_back(arena_.take<T>(level.band_elements));
+      signals_.push_back(arena_.take<T>(&level == &plan.levels[0] ? 0 : level.elements));
     }
-    spare_ = uninitialised<T>(plan.levels[0].band_elements);
   }
 
   void down(int64_t block, const T* x, T* low, const std::vector<T*>& details,
@@ -45,12 +39,12 @@ class Block {
     for (size_t l = 0; l < depth_; ++l) {
       const Level<T>& level = plan_.levels[l];
       const bool deepest = l + 1 == depth_;
-      std::vector<T*> bands{deepest && low ? low + block * level.band_elements : lows_[l].get()};
+      std::vector<T*> bands{deepest && low ? low + block * level.band_elements : lows_[l]};
       size_t at = end -= present(level);
       for (int64_t k = 1; k < plan_.bands(); ++k)
-        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : spare_.get());
+        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : spare());
       level_down(level.dims.data(), x, bands.data(), arena_, spread);
-      if (!deepest) x = fitted(level.bands, lows_[l].get(), plan_.levels[l + 1].shape, l + 1);
+      if (!deepest) x = fitted(level.bands, lows_[l], plan_.levels[l + 1].shape, l + 1);
     }
   }
 
@@ -64,7 +58,7 @@ class Block {
       std::vector<const T*> bands{low ? low : zeros()};
       for (int64_t k = 1; k < plan_.bands(); ++k)
         bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : zeros());
-      T* out = l ? signals_[l].get() : x + block * level.elements;
+      T* out = l ? signals_[l] : x + block * level.elements;
       level_up(level.dims.data(), bands.data(), out, arena_, spread);
       if (l) low = trimmed(level.shape, out, plan_.levels[l - 1].bands, l - 1);
     }
@@ -77,32 +71,35 @@ class Block {
     return count;
   }
 
+  T* spare() {
+    if (!spare_) spare_ = arena_.take<T>(plan_.levels[0].band_elements);
+    return spare_;
+  }
+
   const T* zeros() {
-    if (!zeroed_) std::fill_n(spare_.get(), plan_.levels[0].band_elements, T(0));
-    zeroed_ = true;
-    return spare_.get();
+    if (!spare_) std::fill_n(spare(), plan_.levels[0].band_elements, T(0));
+    return spare_;
   }
 
   const T* fitted(const std::vector<int64_t>& have, const T* low, const std::vector<int64_t>& want,
                   size_t l) {
     if (have == want) return low;
-    copy_box(have.data(), low, want.data(), signals_[l].get(), have.size());
-    return signals_[l].get();
+    copy_box(have.data(), low, want.data(), signals_[l], have.size());
+    return signals_[l];
   }
 
   const T* trimmed(const std::vector<int64_t>& have, const T* x, const std::vector<int64_t>& want,
                    size_t l) {
     if (have == want) return x;
-    copy_box(have.data(), x, want.data(), lows_[l].get(), have.size());
-    return lows_[l].get();
+    copy_box(have.data(), x, want.data(), lows_[l], have.size());
+    return lows_[l];
   }
 
   Arena arena_;
   const Plan<T>& plan_;
   size_t depth_;
-  std::vector<std::unique_ptr<T[]>> lows_, signals_;
-  std::unique_ptr<T[]> spare_;  // absent bands: written to and not read, or zeros
-  bool zeroed_ = false;
+  std::vector<T*> lows_, signals_;
+  T* spare_ = nullptr;  // absent bands: written to and not read, or zeros
 };
 
 // Calls f(block, its memory, how to spread its work): blocks in several threads where there are
