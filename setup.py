@@ -32,7 +32,7 @@ def extensions():
         sorted(str(path) for path in FOLDER.glob("*.cpp")),
         depends=sorted(str(path) for path in FOLDER.glob("*.h")),
         extra_compile_args=FLAGS + extra,
-        extra_link_args=[f"-fsanitize={sanitize}"] if sanitize else ["-Wl,-s"],
+        extra_link_args=[f"-fsanitize={sanitize}"] if sanitize else [],
         py_limited_api=True,
     )
     build = cpp.BuildExtension.with_options(use_ninja=False)

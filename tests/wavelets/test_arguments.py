@@ -15,7 +15,8 @@ from .common import MODES, assert_close, leaves, norm, signal
 FUNCTIONS = [
     name
     for name in ours.__all__
-    if inspect.isfunction(getattr(ours, name)) and name not in ("wavelist", "families", "backend", "served")
+    if inspect.isfunction(getattr(ours, name))
+    and name not in ("wavelist", "families", "backend", "served")
 ]
 
 

@@ -9,6 +9,22 @@
 
 namespace rightfast {
 
+// What lies past the ends of an extended line e, which is kept as its even and its odd samples,
+// each a run of axis.phase(), so that every tap reads consecutive numbers.
+inline int64_t place(int64_t j, int64_t phase) { return j % 2 * phase + j / 2; }
+
+template <class T>
+struct Border {
+  struct Copy {
+    int64_t to, from;  // places in e
+    T weight;
+  };
+  std::vector<int64_t> zeros;       // e[zero] = 0
+  std::vector<Copy> copies, added;  // e[to] = weight e[from]; then e[to] += weight e[from]
+  explicit Border(const Axis& axis);
+  Border() = default;
+};
+
 // A dimension of the block: a plain one of `size`, or one to filter.
 template <class T>
 struct Dim {
@@ -16,7 +32,7 @@ struct Dim {
   int64_t inner, inner_band;  // elements behind one index, in the signal and in a band
   int filtered = 0;           // how many dimensions are filtered from here on
   const Axis* axis = nullptr;
-  std::vector<Fill> border;
+  Border<T> border;
   Sums<T> line, rows;  // for a line of this dimension, or across lines of it
   bool is_line() const { return axis && filtered == 1 && inner < kRun; }
   static constexpr int64_t kRun = 16;  // fewer neighbours than this: filter one line for each
@@ -33,10 +49,6 @@ template <class T>
 void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread);
 template <class T>
 void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena, Spread spread);
-
-// The extended line e lies as its even and its odd samples, each a run of dim.axis->phase(), so
-// that every tap reads consecutive numbers.
-inline int64_t place(int64_t j, int64_t phase) { return j % 2 * phase + j / 2; }
 
 // line_down of samples that already lie in e, where `place(before + i, phase)` says.
 template <class T>

@@ -40,7 +40,7 @@ DTYPES = (torch.float32, torch.float64)
 def _load() -> bool:
     built = sorted(Path(__file__).parents[1].glob("_native*.so"))
     if built:
-        torch.ops.load_library(str(built[0]))
+        torch.ops.load_library(str(built[0]))  # type: ignore[no-untyped-call]
     return bool(built)
 
 
@@ -58,7 +58,9 @@ class AxisPlan:
     hi: tuple[float, ...]
 
 
-def analysis_axis(dim: int, mode: str, dec_lo: Sequence[float], dec_hi: Sequence[float]) -> AxisPlan:
+def analysis_axis(
+    dim: int, mode: str, dec_lo: Sequence[float], dec_hi: Sequence[float]
+) -> AxisPlan:
     """A decomposition along ``dim``."""
     before = borders(1, len(dec_lo), mode)[0]
     return AxisPlan(dim, mode, before, tuple(dec_lo[::-1]), tuple(dec_hi[::-1]))
@@ -136,7 +138,7 @@ def cpu(name: str = "") -> str:
 
 
 def _run(name: str, data: Any, plan: Plan) -> Any:
-    operator = getattr(torch.ops.rightfast, name).default
+    operator = _OPERATORS[name]
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
         return operator(data, plan.ints, plan.taps)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
@@ -207,7 +209,9 @@ def _vmap_up(info: Any, in_dims: Any, bands: Any, plan: Any, taps: Any) -> Any:
     return torch.ops.rightfast.dwt_up(moved, plan, taps), 0
 
 
+_OPERATORS: dict[str, Any] = {}
 if available:
+    _OPERATORS = {n: getattr(torch.ops.rightfast, n).default for n in ("dwt_down", "dwt_up")}
     for _name, _fake, _backward, _vmap in (
         ("rightfast::dwt_down", _fake_down, _backward_down, _vmap_down),
         ("rightfast::dwt_up", _fake_up, _backward_up, _vmap_up),

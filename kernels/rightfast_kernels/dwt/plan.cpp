@@ -84,7 +84,7 @@ void fill_tables(Dim<T>& dim, bool down) {
     dim.rows = down ? rows_down<T>(*dim.axis) : rows_up<T>(*dim.axis);
     return;
   }
-  dim.border = fills(*dim.axis);
+  dim.border = Border<T>(*dim.axis);
   dim.line = down ? line_down<T>(*dim.axis) : line_up<T>(*dim.axis);
 }
 

@@ -26,7 +26,8 @@ void copy_box(const int64_t* from, const T* src, const int64_t* to, T* dst, size
 template <class T>
 class Block {
  public:
-  explicit Block(const Plan<T>& plan) : plan_(plan), depth_(plan.levels.size()) {
+  Block(const Plan<T>& plan, Arena& arena)
+      : arena_(arena), scope_(arena), plan_(plan), depth_(plan.levels.size()) {
     for (const Level<T>& level : plan.levels) {
       lows_.push_back(arena_.take<T>(level.band_elements));
       signals_.push_back(arena_.take<T>(&level == &plan.levels[0] ? 0 : level.elements));
@@ -95,7 +96,8 @@ class Block {
     return lows_[l];
   }
 
-  Arena arena_;
+  Arena& arena_;
+  Arena::Scope scope_;
   const Plan<T>& plan_;
   size_t depth_;
   std::vector<T*> lows_, signals_;
@@ -110,9 +112,8 @@ void each_block(const Plan<T>& plan, const F& f) {
   const int64_t work = blocks * plan.levels[0].elements * plan.levels[0].axes[0].taps();
   const bool share = threads > 1 && work >= kWorth;
   const bool by_block = share && (blocks >= 4 * threads || blocks % threads == 0);
-  Arena unused;
-  Spread{by_block}(blocks, unused, [&](int64_t begin, int64_t end, Arena&) {
-    Block<T> memory(plan);
+  Spread{by_block}(blocks, Arena::of_this_thread(), [&](int64_t begin, int64_t end, Arena& arena) {
+    Block<T> memory(plan, arena);
     for (int64_t b = begin; b < end; ++b) f(b, memory, Spread{share && !by_block});
   });
 }

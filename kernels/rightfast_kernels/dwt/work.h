@@ -9,7 +9,8 @@
 
 namespace rightfast {
 
-// Scratch memory, taken in nested scopes: nothing is allocated once it has grown.
+// Scratch memory, taken in nested scopes: nothing is allocated once it has grown. Each thread has
+// one, and keeps a little from call to call: memory given back is memory that faults again.
 class Arena {
  public:
   template <class T>
@@ -25,7 +26,10 @@ class Arena {
   class Scope {
    public:
     explicit Scope(Arena& arena) : arena_(arena), chunk_(arena.chunk_), used_(arena.used_) {}
-    ~Scope() { arena_.chunk_ = chunk_, arena_.used_ = used_; }
+    ~Scope() {
+      arena_.chunk_ = chunk_, arena_.used_ = used_;
+      if (chunk_ == 0 && used_ == 0) arena_.shrink();
+    }
     Scope(const Scope&) = delete;
     Scope& operator=(const Scope&) = delete;
 
@@ -34,8 +38,18 @@ class Arena {
     size_t chunk_, used_;
   };
 
+  static Arena& of_this_thread() {
+    static thread_local Arena arena;
+    return arena;
+  }
+
  private:
-  static constexpr size_t kAlign = 64, kChunk = 1 << 15;
+  static constexpr size_t kAlign = 64, kChunk = 1 << 16, kKept = 1 << 23;
+  void shrink() {
+    size_t total = 0;
+    for (const Chunk& chunk : chunks_) total += chunk.size;
+    if (total > kKept) chunks_.clear();
+  }
   struct Chunk {
     explicit Chunk(size_t bytes) : memory(new char[bytes + kAlign]), size(bytes) {
       start = memory.get() + (-reinterpret_cast<uintptr_t>(memory.get()) & (kAlign - 1));
@@ -48,14 +62,15 @@ class Arena {
   size_t chunk_ = 0, used_ = 0;
 };
 
-// Runs f(begin, end, arena) over 0 .. count: here, or in torch's threads, each with its own arena.
+// Runs f(begin, end, arena) over 0 .. count: here, or in torch's threads, each with its arena.
 struct Spread {
   bool threads;
   template <class F>
   void operator()(int64_t count, Arena& arena, const F& f) const {
     if (!threads || count < 2) return f(0, count, arena);
     torch::stable::parallel_for(0, count, 1, [&](int64_t begin, int64_t end) {
-      Arena own;
+      Arena& own = Arena::of_this_thread();
+      Arena::Scope scope(own);
       f(begin, end, own);
     });
   }

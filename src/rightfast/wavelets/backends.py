@@ -1,8 +1,8 @@
 """Which implementation serves a transform: the native CPU kernels, or torch operations.
 
-    "auto"      the kernel where it is built and takes the data, else torch: the default
-    "kernel"    the kernel, or an error that says why not
-    "torch"     torch operations
+"auto"      the kernel where it is built and takes the data, else torch: the default
+"kernel"    the kernel, or an error that says why not
+"torch"     torch operations
 """
 
 import threading
@@ -57,6 +57,11 @@ def note(name: str) -> None:
     """Records what served, unless a compiler is tracing."""
     if not torch.compiler.is_compiling():
         _last.name = name
+
+
+def takes_kernel() -> bool:
+    """Whether the native kernel may serve a call at all."""
+    return native.available and _default != "torch"
 
 
 def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:

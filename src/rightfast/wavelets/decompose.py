@@ -8,6 +8,7 @@ them) and where filters are tensors that may learn.
 
 from collections.abc import Sequence
 from functools import lru_cache
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -18,6 +19,7 @@ from torch import Tensor
 
 from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
+from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
     Axes,
     Bands,
@@ -33,13 +35,16 @@ from rightfast.wavelets.step import (
 STACKED = 1 << 16
 
 
-def decompose(x: Tensor, axes: Axes, depth: int) -> tuple[Tensor, list[Bands]]:
-    """The approximation after ``depth`` levels and the details, deepest level first."""
+def decompose(x: Tensor, axes: Axes, depth: int, key: Any = None) -> tuple[Tensor, list[Bands]]:
+    """The approximation after ``depth`` levels and the details, deepest level first.
+
+    ``key``: what to recall a kernel by that serves this call.
+    """
     if depth == 0:
         return x, []
     dtype, data = result_dtype(x), computed(x)
     if kernel_serves((data,), axes):
-        flat = _by_kernel(data, tuple(axes), depth)
+        flat = _by_kernel(data, tuple(axes), depth, key)
         return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
     shapes, data = _shapes(x.shape, axes, depth), data.contiguous()
     note("torch")
@@ -67,8 +72,9 @@ def _shapes(shape: Sequence[int], axes: Axes, depth: int) -> list[tuple[int, ...
     return shapes
 
 
-def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int) -> tuple[Tensor, ...]:
+def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int, key: Any) -> tuple[Tensor, ...]:
     kernel = _native(axes, depth, tuple(x.shape), x.is_complex())
+    remember(key, kernel)
     note("kernel")
     if torch.compiler.is_compiling():
         return kernel.down(x, torch.ops.rightfast.dwt_down)
@@ -89,7 +95,7 @@ def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int) -> tuple[Tensor, ..
 @lru_cache(maxsize=256)
 def _native(axes: Axes, depth: int, shape: tuple[int, ...], complex_: bool) -> Native:
     shapes = _shapes(shape, axes, depth)
-    levels = zip(shapes[:-1], shapes[1:], strict=True)
+    levels = pairwise(shapes)
     keys = band_keys(len(axes))
     return Native(
         [native.analysis_axis(dim, mode, *w.filters_as_floats(True)) for dim, w, mode in axes],

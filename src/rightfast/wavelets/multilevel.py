@@ -13,6 +13,7 @@ from torch import Tensor
 from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes
 from rightfast.wavelets.lengths import check_level
+from rightfast.wavelets.recall import bands_of_plane, key_of, plane, recall
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.single import check_bands, prepare, prepare_one
 from rightfast.wavelets.step import Axes, Bands
@@ -35,8 +36,11 @@ def wavedec(
         ValueError: ``level`` below 0, and as `dwt`. Warns if ``level`` is above the maximum.
         TypeError: data that is not numeric, a level that is not an integer.
     """
+    key = key_of("wavedec", [data], wavelet, mode, level, axis)
+    if known := recall(key):
+        return list(known.down(data))
     x = as_tensor(data)
-    low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level)
+    low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level, key)
     return [low, *(bands["d"] for bands in details)]
 
 
@@ -56,6 +60,9 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
             neither as long as the details beside it nor one longer, and as `idwt`.
         TypeError: coefficients that are not numeric.
     """
+    key = key_of("waverec", coeffs, wavelet, mode, axis)
+    if known := recall(key):
+        return known.up(coeffs)
     first, rest = _split(coeffs)
     for d in rest:
         if d is not None and not isinstance(d, (Tensor, np.ndarray)):
@@ -65,7 +72,8 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
     low = None if first is None else as_tensor(first, "the approximation")
     details = [{} if d is None else {"d": as_tensor(d, "a detail")} for d in rest]
     ndim = _ndim(low, details)
-    return reconstruct(low, details, prepare_one(wavelet, mode, axis, ndim, "coefficient"))
+    axes = prepare_one(wavelet, mode, axis, ndim, "coefficient")
+    return reconstruct(low, details, axes, key=key)
 
 
 def wavedec2(
@@ -77,16 +85,23 @@ def wavedec2(
     ``axes``; the order of cH, cV and cD is that of `dwt2`. Errors as `wavedec`, and ValueError
     for data of fewer than two dimensions, repeated axes, or not two axes.
     """
+    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if axes == (-2, -1) else None
+    if known := recall(key):
+        return bands_of_plane(known.down(data))
     x = as_tensor(data)
     if x.ndim < 2:
         raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
     dims = check_axes(axes, x.ndim, "wavedec2", count=2)
-    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, key)
     return [low, *((bands["da"], bands["ad"], bands["dd"]) for bands in details)]
 
 
 def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
     """The inverse of `wavedec2`; None stands for zeros. Arguments and errors as `waverec`."""
+    flat = plane(coeffs)
+    key = key_of("waverec2", flat, wavelet, mode, *axes) if axes == (-2, -1) else None
+    if flat and (known := recall(key)):
+        return known.up(flat)
     first, rest = _split(coeffs)
     details: list[Bands] = []
     for d in rest:
@@ -99,7 +114,7 @@ def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2
     low = None if first is None else as_tensor(first, "the approximation")
     ndim = _ndim(low, details)
     dims = check_axes(axes, ndim, "waverec2", count=2)
-    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim))
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), key=key)
 
 
 def wavedecn(
@@ -160,9 +175,14 @@ def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = Non
     return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), trim_first=False)
 
 
-def _decomposed(x: Tensor, axes: Axes, level: int | None) -> tuple[Tensor, list[Bands]]:
-    sizes = [x.shape[dim] for dim, _, _ in axes]
-    return decompose(x, axes, check_level(sizes, [w for _, w, _ in axes], level))
+def _decomposed(
+    x: Tensor, axes: Axes, level: int | None, key: Any = None
+) -> tuple[Tensor, list[Bands]]:
+    sizes, wavelets = [x.shape[dim] for dim, _, _ in axes], [w for _, w, _ in axes]
+    depth = check_level(sizes, wavelets, level)
+    if key and depth > check_level(sizes, wavelets, None):
+        key = None  # which warns every time
+    return decompose(x, axes, depth, key)
 
 
 def _split(coeffs: Any) -> tuple[Any, Sequence[Any]]:

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, common_dtype, computed
+from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
     Axes,
     Bands,
@@ -33,13 +34,18 @@ class Level:
 
 
 def reconstruct(
-    low: Tensor | None, details: Sequence[Bands], axes: Axes, trim_first: bool = True
+    low: Tensor | None,
+    details: Sequence[Bands],
+    axes: Axes,
+    trim_first: bool = True,
+    key: Any = None,
 ) -> Tensor:
     """The signal from its approximation and details, deepest first; missing bands are zeros.
 
     Before each step the approximation loses its last sample along each axis where it is one
     longer than the details, which is what an odd length gives; any other difference raises
     ValueError. ``trim_first``: whether this holds for the approximation that is given, too.
+    ``key``: what to recall a kernel by that serves this call.
     """
     levels = _plan(low, details, axes, trim_first)
     given = [] if low is None else [low]
@@ -47,7 +53,7 @@ def reconstruct(
     dtype = common_dtype(given)
     data = [computed(cast(band, dtype)).contiguous() for band in given]
     if kernel_serves(data, axes):
-        return cast(_by_kernel(data, levels, axes), dtype)
+        return cast(_by_kernel(data, levels, axes, key), dtype)
     note("torch")
     if plain_ops(axes):
         return cast(_up(data, levels, axes, reference), dtype)
@@ -113,12 +119,14 @@ def _shape_above(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
     return tuple(above)
 
 
-def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes) -> Tensor:
+def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any) -> Tensor:
     kernel = _native(tuple(axes), tuple(levels), data[0].is_complex())
     note("kernel")
     low = levels[0].low
     if low is not None and low != levels[0].shape:
         data[0] = data[0][tuple(slice(n) for n in levels[0].shape)]
+    elif all(band.dtype == data[0].dtype for band in data):
+        remember(key, kernel)
     if torch.compiler.is_compiling():
         return kernel.up(data, torch.ops.rightfast.dwt_up)
     if not any(derivatives(band) for band in data):
@@ -128,9 +136,7 @@ def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes) -> Tenso
         lambda *flat: (
             kernel.up(flat) if native.takes(flat[0]) else _up(flat, trimmed, axes, polyphase),
         ),
-        lambda g: (
-            kernel.down(g) if native.takes(g) else _up_adjoint(g, trimmed, axes, polyphase)
-        ),
+        lambda g: kernel.down(g) if native.takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
     )(*data)
     return x
 

@@ -105,8 +105,8 @@ class Wavelet:
 
     def filters_as_floats(self, decompose: bool) -> tuple[Sequence[float], Sequence[float]]:
         """The (low, high) pair as floats, for fixed filters."""
-        lo, hi = self._as_floats()[slice(0, 2) if decompose else slice(2, 4)]
-        return lo, hi
+        dec_lo, dec_hi, rec_lo, rec_hi = self._as_floats()
+        return (dec_lo, dec_hi) if decompose else (rec_lo, rec_hi)
 
     def wavefun(self, level: int = 8) -> tuple[Any, ...]:
         """Approximations of the scaling and wavelet functions: PyWavelets' arrays."""

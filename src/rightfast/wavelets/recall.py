@@ -1,0 +1,94 @@
+"""Calls seen before: arguments that were checked once and led to a native kernel.
+
+A small transform takes a few microseconds, less than it takes to read its arguments. So what a
+call led to is kept by all that decided on it: the arguments, and the shapes and dtypes of the
+tensors. The last few hundred are kept; they hold names and numbers, no tensor.
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.autograd import forward_ad
+
+from rightfast.wavelets import backends
+from rightfast.wavelets.backends import Native
+from rightfast.wavelets.modes import Modes
+from rightfast.wavelets.wavelet import Wavelet
+
+_MOST = 512
+_known: dict[Any, Native] = {}
+_DTYPES = (torch.float32, torch.float64)
+_MODES = frozenset(Modes.modes)
+_SIMPLE = (int, type(None))
+
+
+def plane(coeffs: Any) -> list[Any] | None:
+    """The bands of ``[cA, (cH, cV, cD), ...]`` in a row; None for any other structure."""
+    if type(coeffs) is not list or not coeffs:
+        return None
+    found = [coeffs[0]]
+    for entry in coeffs[1:]:
+        if type(entry) is not tuple or len(entry) != 3:
+            return None
+        found += entry
+    return found
+
+
+def key_of(name: str, data: Any, wavelet: Any, mode: Any, *numbers: Any) -> Any:
+    """What to look a call up by; None if it needs derivatives, or more reading than this."""
+    if (
+        type(data) is not list
+        or torch.compiler.is_compiling()
+        or not (type(wavelet) is str or type(wavelet) is Wavelet)
+        or type(mode) is not str
+        or mode not in _MODES
+        or not backends.takes_kernel()
+        or _watched()
+    ):
+        return None
+    recorded = torch.is_grad_enabled()
+    key: list[Any] = [name, wavelet, mode]
+    for number in numbers:  # 1.0 and True are equal to 1, but no axis and no level
+        if type(number) not in _SIMPLE:
+            return None
+        key.append(number)
+    for x in data:
+        if type(x) is not Tensor or x.dtype not in _DTYPES or not x.is_cpu:
+            return None
+        if recorded and x.requires_grad:
+            return None
+        key += (x.dtype, x.shape)
+    return tuple(key)
+
+
+def _watched() -> bool:
+    """Whether torch.func, forward mode or a tracer looks on."""
+    return (
+        torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
+    )
+
+
+def recall(key: Any) -> Native | None:
+    """The kernel that this call led to before, if any."""
+    known = _known.get(key) if key else None
+    if known:
+        backends.note("kernel")
+    return known
+
+
+def remember(key: Any, kernel: Native) -> None:
+    """Keeps what this call led to."""
+    if key:
+        if len(_known) >= _MOST:
+            _known.clear()
+        _known[key] = kernel
+
+
+def bands_of_plane(flat: Sequence[Tensor]) -> list[Any]:
+    """``[cA, (cH, cV, cD), ...]`` from bands in the order of their keys: aa, then ad, da, dd."""
+    details = zip(flat[2::3], flat[1::3], flat[3::3], strict=True)
+    return [flat[0], *details]
