@@ -41,10 +41,13 @@ history: $(READY)  ## The perf cases over the last N commits of main (BENCH=patt
 		|| [ $$? -eq 2 ]
 	$(BIN)/asv publish
 
-$(READY): pyproject.toml .ci/constraints.txt
+# torch first: the kernels are compiled against it, with the setuptools that is pinned.
+INSTALL := $(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt
+$(READY): pyproject.toml setup.py .ci/constraints.txt $(wildcard kernels/*/*/*.cpp kernels/*/*/*.h)
 	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt --editable ".[library,plots,peers,dev]"
+	$(INSTALL) torch setuptools
+	$(INSTALL) --no-build-isolation --editable ".[library,plots,peers,dev]"
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build kernels/*/_native*.so *.egg-info .pytest_cache .mypy_cache .ruff_cache
