@@ -1,4 +1,5 @@
-"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, and real signals.
+"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, real signals, and a large
+batch of images (marked slow).
 
 Every backend is judged by PyWavelets in float64. Peers get their inputs in their own layout and
 their results are converted for judging, both outside the timed call.
@@ -18,7 +19,7 @@ from rightfast import wavelets
 
 @dataclass(frozen=True)
 class Spec:
-    """One transform: over the last `len(shape)` axes of a batch of 2x1."""
+    """One transform: over the last `len(shape)` axes of a batch."""
 
     suite: str
     wavelet: str
@@ -26,6 +27,7 @@ class Spec:
     shape: tuple[int, ...]
     level: int = 3
     signal: str | None = None
+    batch: tuple[int, int] = (2, 1)
 
     def __str__(self) -> str:
         size = self.signal or "x".join(map(str, self.shape))
@@ -50,12 +52,17 @@ REAL = [
     Spec("real", "db4", "periodization", (1024,), signal="ecg"),
     Spec("real", "sym5", "reflect", (264,), signal="nino"),
 ]
+LARGE = [
+    pytest.param(Spec("large", wavelet, mode, (1024, 1024), batch=(8, 3)), marks=pytest.mark.slow)
+    for wavelet, mode in (("haar", "zero"), ("bior4.4", "symmetric"))
+]
+EVERY = [*SPECS, *REAL, *LARGE]
 
 
 def draw(spec: Spec, generator: torch.Generator) -> torch.Tensor:
     """Normal noise, or a real signal shifted at random, which keeps it real."""
     if spec.signal is None:
-        return torch.randn(2, 1, *spec.shape, generator=generator)
+        return torch.randn(*spec.batch, *spec.shape, generator=generator)
     found = getattr(pywt.data, spec.signal)()
     values = found[1] if isinstance(found, tuple) else found
     signal = torch.as_tensor(np.asarray(values, dtype=np.float32))
@@ -63,7 +70,33 @@ def draw(spec: Spec, generator: torch.Generator) -> torch.Tensor:
     return torch.stack([signal, signal.roll(shifts, spec.axes)]).unsqueeze(1)
 
 
-# The four implementations: forward(x, spec) and inverse(coefficients, spec).
+# The implementations: forward(x, spec) and inverse(coefficients, spec). `kernel` is what a user
+# gets where the extension is built; `torch` is the other path.
+
+
+def kernel(x, spec):
+    return by_kernel(ours, x, spec)
+
+
+def kernel_inverse(coefficients, spec):
+    return by_kernel(ours_inverse, coefficients, spec)
+
+
+def by_kernel(function, data, spec):
+    result = function(data, spec)
+    if wavelets.served() != "kernel":
+        raise Unsupported("the native kernels are not built, or do not serve this")
+    return result
+
+
+def by_torch(x, spec):
+    with wavelets.backend("torch"):
+        return ours(x, spec)
+
+
+def by_torch_inverse(coefficients, spec):
+    with wavelets.backend("torch"):
+        return ours_inverse(coefficients, spec)
 
 
 def ours(x, spec):
@@ -177,7 +210,7 @@ def rounding(spec):
     return 16 * largest * torch.finfo(torch.float32).eps
 
 
-@pytest.fixture(params=[*SPECS, *REAL], ids=str)
+@pytest.fixture(params=EVERY, ids=str)
 def signal(request):
     spec = request.param
     return PerfCase(
@@ -188,19 +221,20 @@ def signal(request):
     )
 
 
-@pytest.fixture(params=[*SPECS, *REAL], ids=str)
+@pytest.fixture(params=EVERY, ids=str)
 def pyramid(request):
     spec = request.param
     return PerfCase(
         inputs=lambda generator: (coefficients_of(spec, generator), spec),
         reference=lambda coefficients, spec: by_pywt_inverse(*to_numpy(coefficients, spec)),
         atol=rounding(spec),
-        moved_bytes=lambda coefficients, spec: 2 * 2 * 4 * int(np.prod(spec.shape)),
+        moved_bytes=lambda coefficients, spec: 2 * 4 * int(np.prod((*spec.batch, *spec.shape))),
     )
 
 
 @pytest.mark.perf_backends(
-    torch=ours,
+    kernel=kernel,
+    torch=by_torch,
     pywt=peer(by_pywt, prepare=to_numpy),
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
@@ -210,7 +244,8 @@ def test_forward(perf, signal, backend):
 
 
 @pytest.mark.perf_backends(
-    torch=ours_inverse,
+    kernel=kernel_inverse,
+    torch=by_torch_inverse,
     pywt=peer(by_pywt_inverse, prepare=to_numpy),
     ptwt=peer(by_ptwt_inverse, prepare=to_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets_inverse, prepare=to_bands),
@@ -220,9 +255,42 @@ def test_inverse(perf, pyramid, backend):
 
 
 @pytest.mark.perf_backends(
-    torch=ours,
+    kernel=kernel,
+    torch=by_torch,
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
 )
 def test_gradient(perf, signal, backend):
     perf(backend, case=signal, backward="with_forward")
+
+
+# Mallat's layout: the whole decomposition in one tensor.
+
+
+def packed(transform, pack=wavelets.coeffs_to_array):
+    def run(x, spec):
+        low, *details = transform(x, spec)
+        if len(spec.shape) == 1:  # as wavedecn has them, which may have a batch
+            details = [{"d": d} for d in details]
+        return pack([low, *details], axes=spec.axes)[0]
+
+    return run
+
+
+@pytest.fixture(params=SPECS, ids=str)
+def picture(request):
+    spec = request.param
+    return PerfCase(
+        inputs=lambda generator: (draw(spec, generator), spec),
+        reference=packed(by_pywt, pywt.coeffs_to_array),
+        moved_bytes=lambda x, spec: 2 * x.nbytes,
+    )
+
+
+@pytest.mark.perf_backends(
+    kernel=packed(kernel),
+    torch=packed(by_torch),
+    pywt=peer(packed(by_pywt, pywt.coeffs_to_array), prepare=to_numpy),
+)
+def test_packed(perf, picture, backend):
+    perf(backend, case=picture)

@@ -126,6 +126,18 @@ def up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
     return found
 
 
+def recorded_down(x: Tensor, plan: Plan) -> list[Tensor]:
+    """`down` as an operator that autograd and compilers see."""
+    found: list[Tensor] = torch.ops.rightfast.dwt_down(x, plan.ints, plan.taps)
+    return found
+
+
+def recorded_up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
+    """`up` as an operator that autograd and compilers see."""
+    found: Tensor = torch.ops.rightfast.dwt_up(list(bands), plan.ints, plan.taps)
+    return found
+
+
 def cpu(name: str = "") -> str:
     """Runs the loops of ``name``, "avx512", "avx2" or "baseline", from now on; "": the widest.
 

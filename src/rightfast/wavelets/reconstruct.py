@@ -53,7 +53,8 @@ def reconstruct(
     dtype = common_dtype(given)
     data = [computed(cast(band, dtype)).contiguous() for band in given]
     if kernel_serves(data, axes):
-        return cast(_by_kernel(data, levels, axes, key), dtype)
+        mixed = any(band.dtype != dtype for band in given)
+        return cast(_by_kernel(data, levels, axes, None if mixed else key), dtype)
     note("torch")
     if plain_ops(axes):
         return cast(_up(data, levels, axes, reference), dtype)
@@ -120,15 +121,17 @@ def _shape_above(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 
 
 def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any) -> Tensor:
-    kernel = _native(tuple(axes), tuple(levels), data[0].is_complex())
-    note("kernel")
     low = levels[0].low
     if low is not None and low != levels[0].shape:
         data[0] = data[0][tuple(slice(n) for n in levels[0].shape)]
-    elif all(band.dtype == data[0].dtype for band in data):
-        remember(key, kernel)
+        key = None
     if torch.compiler.is_compiling():
-        return kernel.up(data, torch.ops.rightfast.dwt_up)
+        uncached = _native.__wrapped__  # a compiler warns of caches
+        kernel: Native = uncached(tuple(axes), tuple(levels), data[0].is_complex())
+        return kernel.up(data, native.recorded_up)
+    kernel = _native(tuple(axes), tuple(levels), data[0].is_complex())
+    remember(key, kernel)
+    note("kernel")
     if not any(derivatives(band) for band in data):
         return kernel.up(data)
     trimmed = [replace(levels[0], low=low and levels[0].shape), *levels[1:]]
