@@ -26,13 +26,13 @@ def extensions():
     except ImportError:
         return {}, "torch is not importable here (pip install --no-build-isolation uses yours)"
     sanitize = os.environ.get("RIGHTFAST_SANITIZE")
-    extra = ["-g", f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"] if sanitize else ["-g0"]
+    checked = ["-g", "-O1", f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"]
     extension = cpp.CppExtension(
         "rightfast_kernels._native",
         sorted(str(path) for path in FOLDER.glob("*.cpp")),
         depends=sorted(str(path) for path in FOLDER.glob("*.h")),
-        extra_compile_args=FLAGS + extra,
-        extra_link_args=[f"-fsanitize={sanitize}"] if sanitize else [],
+        extra_compile_args=FLAGS + (checked if sanitize else ["-g0"]),
+        extra_link_args=[f"-fsanitize={sanitize}"] if sanitize else ["-Wl,-s"],
         py_limited_api=True,
     )
     build = cpp.BuildExtension.with_options(use_ninja=False)
