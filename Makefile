@@ -4,15 +4,11 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-<<<<<<< HEAD
 PERF = $(BIN)/python -m pytest perf -v -m "not slow" --perf-device cpu --perf-threads 1 \
 	--perf-json .rightfast/last.json \
 	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
-.PHONY: perf baseline test test-slow lint history clean
-=======
-.PHONY: perf peers test test-slow lint history clean
->>>>>>> wave3
+.PHONY: perf baseline peers test test-slow lint history clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
 	$(PERF) --perf-baseline main --perf-budget 60

@@ -1,4 +1,4 @@
-"""The native kernels under the address and undefined-behaviour sanitizers, in a build of its own."""
+"""The native kernels under the address and undefined-behaviour sanitizers, built apart."""
 
 import os
 import shutil
