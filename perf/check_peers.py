@@ -1,6 +1,6 @@
-"""Is the torch path slower than a peer in any case of test_wavelets.py? Prints a Markdown table.
+"""Is a path of ours slower than a peer in any case of test_wavelets.py? Prints a Markdown table.
 
-    python perf/check_peers.py [--peer ptwt] [--quads 30] [--only TEXT]
+    python perf/check_peers.py [--backend torch] [--peer ptwt] [--quads 30] [--only TEXT]
 
 Both are checked against PyWavelets in float64, then timed in one process, one thread, in turn:
 blocks in the order ABBA and BAAB (A the peer, B ours), so that a drift of the machine cancels in
@@ -25,10 +25,12 @@ import torch
 from pytest_rightfast import Unsupported
 from pytest_rightfast.statistics import estimate, quad_log_ratio
 from pytest_rightfast.student import t_quantile
+from rightfast import wavelets
 
 BLOCK = 4e-3  # seconds of one block, at least one call
 ERROR = 0.05  # chance of a wrong bound in the whole table
 PEERS = {
+    "pywt": (cases.by_pywt, cases.by_pywt_inverse, cases.to_numpy, lambda result: result),
     "ptwt": (cases.by_ptwt, cases.by_ptwt_inverse, cases.to_ptwt, lambda result: result),
     "pytorch_wavelets": (
         cases.by_pytorch_wavelets,
@@ -84,6 +86,8 @@ def duels(spec, peer, generator):
         lambda: cases.ours_inverse(coefficients, spec),
         lambda: inverse(theirs, spec),
     )
+    if peer == "pywt":  # which has none
+        return
     yield Duel(
         name,
         "gradient",
@@ -137,9 +141,15 @@ def measure(duel, quads):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--peer", choices=PEERS, default="ptwt")
+    parser.add_argument("--backend", choices=("kernel", "torch"), default="torch")
     parser.add_argument("--quads", type=int, default=30)
     parser.add_argument("--only", default="", help="a part of the names of the cases")
     options = parser.parse_args()
+    with wavelets.backend(options.backend):
+        return compare(options)
+
+
+def compare(options):
     torch.set_num_threads(1)
     generator = torch.Generator().manual_seed(0)
     specs = [spec for spec in [*cases.SPECS, *cases.REAL] if options.only in str(spec)]

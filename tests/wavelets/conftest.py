@@ -4,12 +4,24 @@ import pytest
 
 from rightfast import wavelets as ours
 
-BOTH = ("equals_pywt", "properties", "hypothesis", "derivatives", "faults", "layers", "threads")
+TORCH = ("few_calls",)  # a kernel of the torch path
+BOTH = (
+    "equals_pywt",
+    "properties",
+    "hypothesis",
+    "derivatives",
+    "faults",
+    "layers",
+    "threads",
+    "precision",
+)
 
 
 def pytest_generate_tests(metafunc):
     if metafunc.module.__name__.rpartition("test_")[2] in BOTH:
         metafunc.parametrize("path", ["auto", "torch"], indirect=True)
+    elif metafunc.module.__name__.rpartition("test_")[2] in TORCH:
+        metafunc.parametrize("path", ["torch"], indirect=True)
 
 
 @pytest.fixture(autouse=True)
