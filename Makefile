@@ -4,7 +4,7 @@ VENV ?= .venv
 BIN := $(VENV)/bin
 READY := $(VENV)/.ready
 
-PERF = $(BIN)/python -m pytest perf -v -m "not slow" --perf-device cpu --perf-threads 1 \
+PERF = $(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 \
 	--perf-json .rightfast/last.json \
 	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 

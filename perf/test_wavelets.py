@@ -1,11 +1,12 @@
-"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, real signals, and a large
-batch of images (marked slow).
+"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, real signals, and, with
+RIGHTFAST_LARGE=1, a large batch of images, which takes minutes and 10 GB.
 
 Every backend is judged by PyWavelets in float64. Peers get their inputs in their own layout and
 their results are converted for judging, both outside the timed call.
 """
 
 import functools
+import os
 from dataclasses import dataclass
 
 import numpy as np
@@ -53,10 +54,10 @@ REAL = [
     Spec("real", "sym5", "reflect", (264,), signal="nino"),
 ]
 LARGE = [
-    pytest.param(Spec("large", wavelet, mode, (1024, 1024), batch=(8, 3)), marks=pytest.mark.slow)
+    Spec("large", wavelet, mode, (1024, 1024), batch=(8, 3))
     for wavelet, mode in (("haar", "zero"), ("bior4.4", "symmetric"))
 ]
-EVERY = [*SPECS, *REAL, *LARGE]
+EVERY = [*SPECS, *REAL, *(LARGE if os.environ.get("RIGHTFAST_LARGE") else [])]
 
 
 def draw(spec: Spec, generator: torch.Generator) -> torch.Tensor:
