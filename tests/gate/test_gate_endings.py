@@ -37,6 +37,8 @@ def test_an_interrupt(foreign, number):
             stdout=sink,
             stderr=subprocess.STDOUT,
             start_new_session=True,
+            # A shell ignores SIGINT for what it runs in the background, and so would this gate.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )
         assert until(lambda: "gate: verifying" in log.read_text()), log.read_text()
         gate.send_signal(number)
