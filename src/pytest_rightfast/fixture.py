@@ -261,7 +261,7 @@ class Perf:
         users: _Stopwatch,
     ) -> None:
         with _blamed():
-            made = timing.target(function, case, verifier.own, 1.0)
+            made = users(timing.target, function, case, verifier.own, 1.0)
             row.counters, row.inexact = counters.count(made.calls[0], made.reset, row.device)
         users.seconds += 4 * (row.median or 0.0)
         if case.kernels:

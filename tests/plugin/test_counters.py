@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from pytest_rightfast.counters import count, dispatched, work
+from pytest_rightfast.counters import count, dispatched, memory, work
 
 X = torch.randn(1000, generator=torch.Generator().manual_seed(5))
 
@@ -20,22 +20,22 @@ def test_operators_by_name():
 
 
 def test_memory():
-    counts = dispatched(lambda: X.sin().cos())
+    counts = memory(lambda: X.sin().cos())
     assert counts["allocations"] == 2
     assert counts["allocated_bytes"] == 8000
     assert counts["peak_bytes"] == 8000
-    chain = dispatched(lambda: X.sin().cos().exp().log())
+    chain = memory(lambda: X.sin().cos().exp().log())
     assert (chain["allocated_bytes"], chain["peak_bytes"]) == (16000, 8000)
 
 
 def test_an_in_place_call_allocates_nothing():
     y = X.clone()
-    assert dispatched(lambda: y.mul_(X))["allocations"] == 0
+    assert memory(lambda: y.mul_(X))["allocations"] == 0
 
 
 def test_memory_inside_of_one_operator():
     """Scratch space of C++ code counts, though no operator returns it."""
-    assert dispatched(lambda: X.sort())["allocations"] >= 2
+    assert memory(lambda: X.sort())["allocations"] >= 2
 
 
 def test_python_calls():
