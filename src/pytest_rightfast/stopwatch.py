@@ -3,7 +3,8 @@
 The wall clock is right as long as the thread keeps its core. Where the system took the core away
 (an involuntary context switch, getrusage(2)), the wall clock counts foreign work: a call of 4 ms
 beside one busy neighbour reads 4 or 8 ms. If the thread did not also wait of its own (a lock, a
-file, threads that work for it), its CPU time is then what the call took.
+file, another process), the CPU time of the process is then what the call took at most: of the whole
+process, for its other threads may be what took the core.
 """
 
 from __future__ import annotations
@@ -21,27 +22,28 @@ except (ImportError, AttributeError):  # not Linux: the wall clock alone
 
 @dataclass(frozen=True)
 class Instant:
-    """Nanoseconds of the wall clock and of the thread; times it waited, and was sent to wait."""
+    """Nanoseconds of the wall clock and of the process's CPU time; how often the thread waited, and
+    was made to wait."""
 
     wall: int
-    thread: int
+    process: int
     waited: int
     preempted: int
 
 
 def start() -> Instant:
     waited, preempted = switches()
-    thread = time.thread_time_ns()
-    return Instant(time.perf_counter_ns(), thread, waited, preempted)
+    process = time.process_time_ns()
+    return Instant(time.perf_counter_ns(), process, waited, preempted)
 
 
 def stop(begun: Instant) -> float:
     """Seconds since `begun`."""
     wall = time.perf_counter_ns() - begun.wall
-    thread = time.thread_time_ns() - begun.thread
+    process = time.process_time_ns() - begun.process
     waited, preempted = switches()
     foreign = preempted != begun.preempted and waited == begun.waited
-    return (min(wall, thread) if foreign else wall) / 1e9
+    return (min(wall, process) if foreign else wall) / 1e9
 
 
 def switches() -> tuple[int, int]:

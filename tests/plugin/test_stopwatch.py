@@ -12,9 +12,9 @@ from pytest_rightfast import stopwatch
 @pytest.fixture
 def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     """Scripted: nanoseconds of both clocks, and the two kinds of context switches."""
-    now = {"wall": 0, "thread": 0, "waited": 0, "preempted": 0}
+    now = {"wall": 0, "process": 0, "waited": 0, "preempted": 0}
     monkeypatch.setattr(stopwatch.time, "perf_counter_ns", lambda: now["wall"])
-    monkeypatch.setattr(stopwatch.time, "thread_time_ns", lambda: now["thread"])
+    monkeypatch.setattr(stopwatch.time, "process_time_ns", lambda: now["process"])
     monkeypatch.setattr(stopwatch, "switches", lambda: (now["waited"], now["preempted"]))
     return now
 
@@ -30,14 +30,21 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
 )
 def test_which_clock_is_believed(clocks, waited, preempted, seconds):
     begun = stopwatch.start()
-    clocks.update(wall=9_000_000, thread=4_000_000, waited=waited, preempted=preempted)
+    clocks.update(wall=9_000_000, process=4_000_000, waited=waited, preempted=preempted)
     assert stopwatch.stop(begun) == seconds
 
 
 def test_never_more_than_the_wall_clock(clocks):
     begun = stopwatch.start()
-    clocks.update(wall=1_000_000, thread=1_200_000, preempted=1)
+    clocks.update(wall=1_000_000, process=1_200_000, preempted=1)
     assert stopwatch.stop(begun) == 0.001
+
+
+def test_work_of_other_threads_counts(clocks):
+    """Two threads on one core: the other one's work took the core away, and is the call's own."""
+    begun = stopwatch.start()
+    clocks.update(wall=8_000_000, process=8_000_000, preempted=3)
+    assert stopwatch.stop(begun) == 0.008
 
 
 def test_sleep_counts():
