@@ -37,7 +37,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Returns the exit code."""
     words = list(sys.argv[1:] if arguments is None else arguments)
     cut = words.index("--") if "--" in words else len(words)
-    chosen = _parser().parse_args(words[:cut])
+    parser = _parser()
+    chosen, more = parser.parse_known_args(words[:cut])
+    if chosen.command == "gate":
+        chosen.paths += [word for word in more if not word.startswith("-")]  # after an option
+        more = [word for word in more if word.startswith("-")]
+    if more:
+        parser.error(f"unrecognized arguments: {' '.join(more)}; options of pytest follow after --")
     if chosen.command == "gate":
         return _gate(chosen, words[cut + 1 :])
     try:
@@ -80,4 +86,6 @@ def _gate(chosen: argparse.Namespace, rest: list[str]) -> int:
     words += [stands_for for stands_for, _ in FLAGS.values() if given[stands_for]]
     installed = metadata.entry_points(group="pytest11", name="rightfast")
     plugin = [] if installed else ["-p", "pytest_rightfast.plugin"]
+    # This package is imported already, which filterwarnings = error would not forgive.
+    plugin += ["-W", "ignore:Module already imported:pytest.PytestAssertRewriteWarning"]
     return int(pytest.main([*plugin, *(chosen.paths or ["perf"]), *words, *rest]))

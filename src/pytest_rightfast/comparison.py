@@ -37,7 +37,8 @@ def finish(session: pytest.Session, perf_session: PerfSession) -> None:
     config, options = session.config, perf_session.options
     partial = baseline.left_out(config, perf_session.deselected)
     run = perf_session.stored
-    if run is not None and session.exitstatus in (0, 1, ExitCode.MISSING):
+    ours = bool(perf_session.rows) or any(b.role for b in run.benches.values()) if run else False
+    if run is not None and ours and session.exitstatus in (0, 1, 5, ExitCode.MISSING):
         try:
             found = compare(config, perf_session, run, whole=not partial)
         except PerfError as error:
@@ -60,7 +61,7 @@ def compare(config: pytest.Config, session: PerfSession, run: Stored, whole: boo
     settings = gate_plugin.settings(config, session.root)
     waivers = accepted.load(session.root / "perf" / "accepted.toml")
     doubts = stored.suspects(session.rows, run)
-    found = stored.judgements(session.rows, run, doubts, settings, whole)
+    found = stored.judgements(session.rows, run, doubts, settings, whole, session.asked)
     compared = {one.case for one in found if one.compared}  # a wrong case needs no time
     doubts = [one for one in doubts if one.id in compared]
     notes: list[str] = []

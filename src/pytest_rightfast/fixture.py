@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from . import clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
+from . import bits, clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
@@ -39,10 +39,12 @@ class PerfSession:
 
     Attributes:
         rows: results so far, in order.
-        total, deselected: perf cases that will run, and that were deselected.
+        asked, deselected: ids of the perf cases that are to run; how many were deselected.
+        hushed: wrong cases whose test caught the error and passed.
         benchmarks: what was entered into pytest-benchmark, for saving a baseline.
         stored: the run that is compared with; comparison: what that said.
         compared: runs that pytest-benchmark compares with.
+        note: a last word for the summary; written: the file that holds the rows.
         import_changes: global torch state changed by importing a file, by file.
         started: seconds that torch's import and first use took.
         desk: in a worker of the gate, where its requests come from.
@@ -54,13 +56,15 @@ class PerfSession:
     root: Path
     rows: list[Row] = field(default_factory=list)
     import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
-    total: int = 0
+    asked: list[str] = field(default_factory=list)
+    hushed: list[str] = field(default_factory=list)
     deselected: int = 0
     benchmarks: list[Any] = field(default_factory=list)
     stored: Stored | None = None
     comparison: Comparison | None = None
     compared: int = 0
     note: str = ""
+    written: Path | None = None
     desk: Desk | None = None
     started: float | None = None
     affinity: list[int] = field(default_factory=affinity)
@@ -221,7 +225,7 @@ class Perf:
         if not wrong and row.role == "subject":
             self._count(function, case, row, verifier, users)
         wrong = wrong or verifier.cached()
-        row.inputs = verifier.fingerprint
+        row.inputs = verifier.fingerprint or bits.fingerprint(verifier.draw(0))
         row.errors, row.worst_error = verifier.errors, verifier.worst
         row.error = max(verifier.errors.values(), default=None)
         self._judge(row, wrong or self._implausible(case, row, verifier))

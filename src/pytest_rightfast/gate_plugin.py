@@ -180,7 +180,9 @@ def selection(config: pytest.Config) -> list[str]:
     option, chosen = config.option, []
     pairs = [("-k", option.keyword), ("-m", option.markexpr), ("-p", option.plugins)]
     pairs += [("-o", option.override_ini), ("-W", option.pythonwarnings)]
-    pairs += [("--deselect", option.deselect), ("--ignore-glob", option.ignore_glob)]
+    ignored = [f"*/{Path(path).as_posix().strip('./')}" for path in option.ignore or ()]
+    pairs += [("--deselect", option.deselect)]
+    pairs += [("--ignore-glob", [*(option.ignore_glob or ()), *ignored])]
     pairs += [
         (f"--perf-{n}", config.getoption(f"--perf-{n}")) for n in ("device", "threads", "cpus")
     ]

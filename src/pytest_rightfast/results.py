@@ -167,6 +167,13 @@ def load(path: str | Path) -> list[Row]:
             got=content["schema"],
             remedy="read it with the rightfast version that wrote it",
         )
+    if content.get("kind") == "gate":
+        raise ResultsError(
+            f"{path} is the report of a gate",
+            expected="rows of a run: --perf-json without --perf-against",
+            got="a gate's verdicts",
+            remedy="its table is what the gate printed, and --perf-markdown keeps it",
+        )
     if not isinstance(content.get("rows"), list):
         raise ResultsError(
             f"{path} has no rows",

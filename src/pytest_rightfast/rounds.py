@@ -104,8 +104,12 @@ class Rounds:
             return ""
         if any(case.samples.lost for case in self.cases):
             return ""  # those cases say why themselves
-        budget = f"the budget of {self.watch.budget:g} s"
-        return f"no time was judged: {budget} left room for {self.done} of {MIN_PAIRS} pairs"
+        needed = self.watch.spent() * MIN_PAIRS / max(1, self.done)
+        return (
+            f"no time was judged: the budget of {self.watch.budget:g} s left room for {self.done} "
+            f"of {MIN_PAIRS} pairs; raise --perf-budget to about {needed:.0f} s, or choose fewer "
+            "cases (-k)"
+        )
 
     def conclude(self) -> None:
         """The facts of every case; one that no look has settled is decided by what there is."""

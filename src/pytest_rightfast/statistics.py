@@ -175,7 +175,8 @@ def decide(
     a standard error far too small, and a bias between identical sides is no slowdown.
     """
     if len(log_ratios) < MIN_PAIRS:
-        why = f"{len(log_ratios)} pairs measured, {MIN_PAIRS} needed"
+        pairs = "pair" if len(log_ratios) == 1 else "pairs"
+        why = f"{len(log_ratios)} {pairs} measured, {MIN_PAIRS} needed"
         return Decision(Outcome.UNDECIDED, math.nan, 0.0, math.inf, math.inf, len(log_ratios), why)
     effect = plan.min_effect if min_effect is None else min_effect
     found = estimate(log_ratios)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import math
 import statistics
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,8 @@ from .verdicts import Facts, Judgement, Side, Status, exact_counters, judge
 # A time above the stored one by this factor is looked into, if the middle halves of the two samples
 # lie apart as well.
 SUSPECT = 1.10
+# Above this one whatever the spread: a baseline that was made under load must not blind a case.
+CERTAIN = 1.5
 # What must be equal for counters, and for times.
 VERSIONS = ("python", "torch", "triton", "numpy")
 CONDITIONS = (*VERSIONS, "host", "cpu", "cpu_count", "gpu", "driver", "affinity")
@@ -38,7 +40,10 @@ STATUSES = {
 
 @dataclass(frozen=True)
 class Bench:
-    """One case of a stored run; `median` and `upper` (the upper quartile) in seconds."""
+    """One case of a stored run; `median` and `upper` (the upper quartile) in seconds.
+
+    `role`: `subject`, `peer`, or empty for what is no perf case.
+    """
 
     median: float
     upper: float
@@ -76,37 +81,54 @@ class Suspect:
 def load(path: Path) -> Stored:
     """Read a run that pytest-benchmark or the plugin saved. Raises ResultsError."""
     try:
-        return parse(path.name, json.loads(path.read_text(encoding="utf-8")))
-    except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-        raise ResultsError(
-            f"cannot read the saved run {path}: {error!r}",
-            expected="a file written by --benchmark-save or --perf-baseline",
-            got=f"{path.stat().st_size} bytes" if path.exists() else "no file",
-            remedy="delete it; the next run makes a new one",
-        ) from error
+        content = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise _unreadable(str(path), error) from error
+    return parse(path.name, content)
 
 
-def parse(name: str, content: Mapping[str, Any]) -> Stored:
-    """A run in pytest-benchmark's form; runs without our extra fields have times alone."""
-    commit = content.get("commit_info") or {}
-    known = commit.get("id") not in (None, "unversioned", "unknown")
-    return Stored(
-        name,
-        commit["id"] if known else None,
-        bool(commit.get("dirty")),
-        {bench["fullname"]: _bench(bench) for bench in content["benchmarks"]},
+def parse(name: str, content: Any) -> Stored:
+    """A run in pytest-benchmark's form; what is no perf case has a time alone.
+
+    Raises ResultsError if a field is not what it should be: it would decide something wrongly.
+    """
+    try:
+        commit = content.get("commit_info") or {}
+        known = commit.get("id") not in (None, "unversioned", "unknown")
+        return Stored(
+            name,
+            commit["id"] if known else None,
+            bool(commit.get("dirty")),
+            {bench["fullname"]: _bench(bench) for bench in content["benchmarks"]},
+        )
+    except (ValueError, LookupError, TypeError, AttributeError, ArithmeticError) as error:
+        raise _unreadable(name, error) from error
+
+
+def _unreadable(name: str, error: Exception) -> ResultsError:
+    return ResultsError(
+        f"cannot read the saved run {name}: {error!r}",
+        expected="a file written by --benchmark-save or --perf-baseline",
+        got="something else, or a file that was cut off or edited",
+        remedy="delete it; the next run makes a new one",
     )
 
 
 def _bench(bench: Mapping[str, Any]) -> Bench:
     extra = bench.get("extra_info") or {}
+    median, upper = float(bench["stats"]["median"]), float(bench["stats"]["q3"])
+    if not 0 < median <= upper < math.inf:
+        raise ValueError(f"a median of {median} s and an upper quartile of {upper} s")
+    for name in ("errors", "counters", "environment"):
+        if not isinstance(extra.get(name) or {}, dict):
+            raise TypeError(f"{name} is no table")
     return Bench(
-        float(bench["stats"]["median"]),
-        float(bench["stats"]["q3"]),
-        extra.get("role") or "subject",
-        extra.get("errors") or {},
-        extra.get("counters") or {},
-        extra.get("inputs") or "",
+        median,
+        upper,
+        extra.get("role") or "",
+        {name: float(value) for name, value in (extra.get("errors") or {}).items()},
+        {name: int(value) for name, value in (extra.get("counters") or {}).items()},
+        str(extra.get("inputs") or ""),
         extra.get("threads"),
         extra.get("environment") or {},
     )
@@ -121,7 +143,7 @@ def suspects(rows: Sequence[Row], stored: Stored) -> list[Suspect]:
             continue
         if why := elsewhere(row, old):
             found.append(Suspect(row.id, 0.0, f"the stored time is of another {why}"))
-        elif (ratio := row.median / old.median) > SUSPECT and _lower(row) > old.upper:
+        elif (ratio := row.median / old.median) > (SUSPECT if _lower(row) > old.upper else CERTAIN):
             found.append(Suspect(row.id, ratio, f"{ratio:.2f}x the stored time"))
     return sorted(found, key=lambda one: -one.ratio)
 
@@ -140,13 +162,19 @@ def elsewhere(row: Row, old: Bench) -> str:
 
 
 def judgements(
-    rows: Iterable[Row], stored: Stored, doubts: Sequence[Suspect], config: Config, whole: bool
+    rows: Iterable[Row],
+    stored: Stored,
+    doubts: Sequence[Suspect],
+    config: Config,
+    whole: bool,
+    asked: Collection[str] = (),
 ) -> list[Judgement]:
-    """A verdict for each subject of this run, and for those that are gone.
+    """A verdict for each subject of this run, and for those that are gone or were not measured.
 
     Args:
         doubts: of `suspects`; their time is left undecided.
         whole: this run left nothing out, so that a case which is not there is gone.
+        asked: ids that were to run.
     """
     listed = list(rows)
     doubt = {one.id: one for one in doubts}
@@ -155,10 +183,19 @@ def judgements(
         for row in listed
         if row.role == "subject"
     ]
-    ids = {row.id for row in listed}
+    roles = {row.id: row.role for row in listed}
     for name, bench in stored.benches.items():
-        if whole and name not in ids and bench.role == "subject":
-            found.append(judge(Facts(name, Side(Status.OK), Side(Status.ABSENT))))
+        if bench.role != "subject" or roles.get(name) == "subject":
+            continue
+        if name in roles:
+            head = Side(Status.NOT_MEASURED, "it is a peer now")
+        elif name in asked:
+            head = Side(Status.NOT_MEASURED, "it was to run, and did not")
+        elif whole:
+            head = Side(Status.ABSENT)
+        else:
+            continue
+        found.append(judge(Facts(name, Side(Status.OK), head)))
     return found
 
 
@@ -178,7 +215,7 @@ def _facts(row: Row, old: Bench | None, doubt: Suspect | None, case: Callable[[s
         error_ratio=worst_ratio(old.errors, row.errors),
         accuracy_limit=Facts.accuracy_limit if limit is None else limit,
         counters=exact_counters([old.counters] * 2, [row.counters] * 2, *versions),
-        untimed="" if doubt else f"below {SUSPECT:.2f}x the stored time",
+        untimed="" if doubt else f"below {SUSPECT:.2f}x the stored time, or within its spread",
     )
 
 

@@ -38,12 +38,12 @@ def write_summary(reporter: Any, session: PerfSession) -> None:
 def _notes(session: PerfSession) -> list[str]:
     rows = session.rows
     if not rows:
-        return [session.note]
+        return [*filter(None, [session.note]), *_comparison(session)]
     counts = {
         s: sum(row.status == s for row in rows) for s in dict.fromkeys(r.status for r in rows)
     }
     notes = [
-        f"{len(rows)} of {session.total} cases: "
+        f"{len(rows)} of {len(session.asked)} cases: "
         + ", ".join(f"{n} {status}" for status, n in counts.items())
     ]
     most = max(rows, key=lambda row: row.overhead)
@@ -55,8 +55,8 @@ def _notes(session: PerfSession) -> list[str]:
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:
         notes.append(f"global torch state not at its default: {states}")
-    if session.options.json is not None:
-        notes.append(f"rows written to {session.options.json}")
+    if session.written is not None:
+        notes.append(f"rows written to {session.written}")
     if session.note:
         notes.append(session.note)
     return notes + _comparison(session)

@@ -193,7 +193,7 @@ def _costs(facts: Facts) -> list[Finding]:
     for name, (base, head) in facts.counters.items():
         if head > base and name not in UNGATED:
             size = head / base if base else math.inf
-            reason = f"{name} {base:g} -> {head:g}"
+            reason = f"{name} {base:,.0f} -> {head:,.0f}"  # counts: whole numbers
             found.append(Finding(Verdict.COSTLIER, reason, size, head - base, name))
     return found
 

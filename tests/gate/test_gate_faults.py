@@ -62,7 +62,7 @@ def gate(make_foreign):
 @pytest.mark.parametrize(
     ("case", "verdict", "reason"),
     [
-        ("test_double", "undecided", "1 pairs measured"),
+        ("test_double", "undecided", "1 pair measured"),
         ("test_square[1]", "undecided", ""),
         ("test_square[3]", "wrong", "first at (2, 499)"),
         ("test_shift", "less accurate", "error to float64 is 2.1"),

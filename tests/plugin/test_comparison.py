@@ -240,3 +240,42 @@ def test_an_unreadable_accepted_file_fails(history):
     result = history.run(*BASELINE, "--perf-budget=0")
     assert result.ret == 4
     result.stdout.fnmatch_lines(["*accepted.toml*not valid TOML*"])
+
+
+def test_all_cases_gone_beside_other_tests(history):
+    history.file("perf/test_it.py", "def test_other():\n    pass\n")
+    result = history.run(*BASELINE, "--perf-budget=0")
+    assert result.ret == 13
+    result.stdout.fnmatch_lines(["*GONE it: exp:*"])
+
+
+def test_a_skipped_case_of_a_file_that_was_asked_for(history):
+    skipped = PERF.replace("def test_sum", '@pytest.mark.skip(reason="x")\n    def test_sum')
+    history.file("perf/test_it.py", skipped)
+    result = history.run("perf/test_it.py", "--perf-baseline=main", "--perf-budget=0")
+    assert result.ret == 13
+    result.stdout.fnmatch_lines(["*NOT MEASURED it: sum: *it was to run, and did not"])
+
+
+def test_a_wrong_answer_that_the_test_hushes_up(project):
+    project.file(
+        "test_it.py",
+        """
+        def test_right(perf):
+            perf(torch.exp, torch.randn(8), reference=torch.exp)
+
+        def test_hushed(perf):
+            try:
+                perf(torch.exp, torch.randn(8), reference=torch.expm1)
+            except AssertionError:
+                pass
+        """,
+    )
+    assert project.run().ret == 11
+
+
+def test_ordinary_benchmarks_are_left_to_pytest_benchmark(project):
+    project.file("test_plain.py", "def test_plain(benchmark):\n    benchmark(sum, [1, 2])\n")
+    assert project.run("--benchmark-save=a").ret == 0
+    project.file("test_plain.py", "def test_other(benchmark):\n    benchmark(sum, [1, 2])\n")
+    assert project.run("--benchmark-compare=a").ret == 0

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 import time
 
 import pytest
@@ -16,6 +18,7 @@ def clocks(monkeypatch: pytest.MonkeyPatch) -> dict[str, int]:
     monkeypatch.setattr(stopwatch.time, "perf_counter_ns", lambda: now["wall"])
     monkeypatch.setattr(stopwatch.time, "process_time_ns", lambda: now["process"])
     monkeypatch.setattr(stopwatch, "switches", lambda: (now["waited"], now["preempted"]))
+    monkeypatch.setattr(stopwatch, "children", lambda: False)
     return now
 
 
@@ -45,6 +48,20 @@ def test_work_of_other_threads_counts(clocks):
     begun = stopwatch.start()
     clocks.update(wall=8_000_000, process=8_000_000, preempted=3)
     assert stopwatch.stop(begun) == 0.008
+
+
+def test_work_of_a_child_counts(clocks, monkeypatch):
+    """The caller may hand it the core by sched_yield(2), which looks like foreign load."""
+    monkeypatch.setattr(stopwatch, "children", lambda: True)
+    begun = stopwatch.start()
+    clocks.update(wall=8_000_000, process=100_000, preempted=3)
+    assert stopwatch.stop(begun) == 0.008
+
+
+def test_children_are_seen():
+    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as child:
+        assert stopwatch.children()
+        child.kill()
 
 
 def test_sleep_counts():

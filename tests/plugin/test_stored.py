@@ -9,6 +9,7 @@ import pytest
 
 from pytest_rightfast import stored
 from pytest_rightfast.config import Config
+from pytest_rightfast.errors import ResultsError
 from pytest_rightfast.exits import ExitCode, conclude
 from pytest_rightfast.results import Row
 from pytest_rightfast.stored import Bench, Stored
@@ -78,6 +79,37 @@ def test_a_peer_is_neither_judged_nor_gone():
     assert [one.case for one in found] == [CASE]
 
 
+def test_a_subject_that_became_a_peer_is_not_measured():
+    assert judged(row(role="peer")) == (["not measured"], 13)
+
+
+def test_what_was_to_run_and_did_not_is_not_measured():
+    run = Stored("a", "c0ffee", False, {CASE: BENCH, "b": BENCH})
+    found = stored.judgements([row()], run, [], Config(), whole=False, asked=[CASE, "b"])
+    assert [str(one.verdict) for one in found] == ["same", "not measured"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        {"stats": {"median": float("nan"), "q3": 1.0}},
+        {"stats": {"median": 0, "q3": 1.0}},
+        {"stats": {"median": -1.0, "q3": 1.0}},
+        {"stats": {"median": 1.0, "q3": float("nan")}},
+        {"stats": {"median": 10**400, "q3": 10**400}},
+        {"stats": {"median": 2.0, "q3": 1.0}},
+        {"extra_info": {"errors": "none"}},
+        {"extra_info": {"counters": {"allocations": "many"}}},
+        {"extra_info": {"environment": ["here"]}},
+    ],
+    ids=str,
+)
+def test_a_damaged_run_is_refused(change):
+    bench = {"fullname": CASE, "stats": {"median": 1.0, "q3": 1.1}, "extra_info": {}} | change
+    with pytest.raises(ResultsError, match="remedy"):
+        stored.parse("a", {"benchmarks": [bench]})
+
+
 def test_a_case_may_have_its_own_accuracy_limit():
     from pytest_rightfast.config import parse
 
@@ -98,6 +130,11 @@ class TestSuspects:
 
     def test_samples_that_overlap_are_no_suspects(self):
         assert self.found(row(samples=[0.9, 0.95, 1.2, 1.3, 1.4])) == []
+
+    def test_a_wide_stored_run_blinds_no_case(self):
+        assert self.found(row(samples=[1.6] * 3), **{CASE: replace(BENCH, upper=9.0)}) == [
+            (CASE, 1.6)
+        ]
 
     def test_worst_first_and_those_from_elsewhere_last(self):
         ids = ["a", "b", "c"]

@@ -67,7 +67,7 @@ def test_one_bank_of_parameters_may_serve_both_directions():
 
 
 def test_refusals():
-    with pytest.raises(ValueError, match="give dims=1 or reshape"):
+    with pytest.raises(ValueError, match="give dims=1, or reshape"):
         ours.DWT("haar")(torch.ones(2, 3, 8))
     with pytest.raises(ValueError, match="multiple of 4 channels, got 3"):
         ours.IDWT("haar")(torch.ones(2, 3, 8, 8))

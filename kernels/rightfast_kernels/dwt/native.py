@@ -145,16 +145,26 @@ def cpu(name: str = "") -> str:
     """
     chosen: str = torch.ops.rightfast.dwt_cpu(name)
     if name and chosen != name:
-        raise ValueError(f"expected an instruction set of this processor, got {name!r}: {chosen}")
+        raise ValueError(
+            f"expected an instruction set of this processor, got {name!r}; give 'baseline', or '' "
+            f"for the widest, {chosen!r}, which runs now"
+        )
     return chosen
 
 
 def _run(name: str, data: Any, plan: Plan) -> Any:
     operator = _OPERATORS[name]
-    if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
+    tensors = data if isinstance(data, list) else [data]
+    # Whoever looks on sees the operator, and torch makes real what is only marked: a negation, a
+    # conjugation, zeros without memory.
+    if torch._C._len_torch_dispatch_stack() or any(map(_is_marked, tensors)):
         return operator(data, plan.ints, plan.taps)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
     return operator.redispatch(_CPU, data, plan.ints, plan.taps)
+
+
+def _is_marked(x: Tensor) -> bool:
+    return x.is_neg() or x.is_conj() or x._is_zerotensor()
 
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)

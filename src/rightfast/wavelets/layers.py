@@ -40,9 +40,10 @@ class _Transform(nn.Module):
 
     def _axes(self, x: Tensor) -> Axes:
         if x.ndim != self.dims + 2:
+            other = f"give dims={x.ndim - 2}" if x.ndim > 2 else "add them, as in x[None, None]"
             raise ValueError(
                 f"expected (batch, channels, and {self.dims} spatial dimensions), got a tensor of "
-                f"shape {tuple(x.shape)}; give dims={x.ndim - 2} or reshape"
+                f"shape {tuple(x.shape)}; {other}, or reshape"
             )
         dims = list(range(2, x.ndim))
         return prepare(self._wavelet(), self.mode, dims, x.ndim)

@@ -85,7 +85,7 @@ def wavedec2(
     ``axes``; the order of cH, cV and cD is that of `dwt2`. Errors as `wavedec`, and ValueError
     for data of fewer than two dimensions, repeated axes, or not two axes.
     """
-    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if axes == (-2, -1) else None
+    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if _usual(axes) else None
     if known := recall(key):
         return bands_of_plane(known.down(data))
     x = as_tensor(data)
@@ -99,7 +99,7 @@ def wavedec2(
 def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
     """The inverse of `wavedec2`; None stands for zeros. Arguments and errors as `waverec`."""
     flat = plane(coeffs)
-    key = key_of("waverec2", flat, wavelet, mode, *axes) if axes == (-2, -1) else None
+    key = key_of("waverec2", flat, wavelet, mode, *axes) if _usual(axes) else None
     if flat and (known := recall(key)):
         return known.up(flat)
     first, rest = _split(coeffs)
@@ -173,6 +173,10 @@ def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = Non
             f"Expected detail keys of {len(dims)} characters with at least one 'd', got {wrong}."
         )
     return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), trim_first=False)
+
+
+def _usual(axes: Any) -> bool:
+    return type(axes) is tuple and axes == (-2, -1)
 
 
 def _decomposed(
