@@ -154,17 +154,18 @@ def cpu(name: str = "") -> str:
 
 def _run(name: str, data: Any, plan: Plan) -> Any:
     operator = _OPERATORS[name]
-    tensors = data if isinstance(data, list) else [data]
-    # Whoever looks on sees the operator, and torch makes real what is only marked: a negation, a
-    # conjugation, zeros without memory.
-    if torch._C._len_torch_dispatch_stack() or any(map(_is_marked, tensors)):
+    if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
         return operator(data, plan.ints, plan.taps)
+    data = [_real(x) for x in data] if isinstance(data, list) else _real(data)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
     return operator.redispatch(_CPU, data, plan.ints, plan.taps)
 
 
-def _is_marked(x: Tensor) -> bool:
-    return x.is_neg() or x.is_conj() or x._is_zerotensor()
+def _real(x: Tensor) -> Tensor:
+    """``x`` with the values in memory that torch may only have noted: a negation, zeros."""
+    if x._is_zerotensor():
+        return torch.zeros(x.shape, dtype=x.dtype)
+    return x.resolve_neg()
 
 
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
