@@ -37,7 +37,9 @@ def loaded(layout: Layout) -> list[ModuleFile]:
         named = name != ".so" and top in layout.names
         if top == PLUGIN:
             continue
-        if is_within(file, layout.shared):
+        # The folder of a shared file, as a namespace package: what it holds is looked at by itself.
+        around = os.path.isdir(file) and any(is_within(one, [file]) for one in layout.shared)
+        if around or is_within(file, layout.shared):
             found.add(ModuleFile(name, file, "shared"))
         elif is_within(file, [layout.own]):
             found.add(ModuleFile(name, file, "own"))

@@ -32,6 +32,12 @@ PERF = """
         perf(torch.sum, torch.randn(8, 8), dim=0, reference=torch.sum)
 """
 BASELINE = ("perf", "--perf-baseline=main")
+# importlib makes a namespace package of the folder `perf`, of which the gate is given one file.
+SETTINGS = """
+[tool.pytest.ini_options]
+pythonpath = ["src"]
+addopts = "--import-mode=importlib"
+"""
 
 
 @pytest.fixture
@@ -45,7 +51,7 @@ def history(project, monkeypatch, tmp_path_factory):
         monkeypatch.setenv(f"GIT_{name}_EMAIL", "a@b.c")
     project.file("perf/test_it.py", PERF)
     project.file("src/code_under_test.py", CODE.format(rounds=1), head="")
-    project.file("pyproject.toml", "[tool.pytest.ini_options]\npythonpath = ['src']\n", head="")
+    project.file("pyproject.toml", SETTINGS, head="")
     project.file(".gitignore", ".benchmarks\n__pycache__\n.pytest_cache\n", head="")
     commit(project, "init", "-q")
     assert project.run(*BASELINE).ret == 0
