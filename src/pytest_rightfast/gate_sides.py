@@ -17,11 +17,7 @@ from .errors import PerfError
 
 # Nobody reads a worker's summary, but what a crashing case printed must stand in its log. Asserts
 # are left as they are: rewriting costs time in every process, and changes what is measured.
-# hypothesis' plugin takes as long to import as pytest and this one together, in every process.
-QUIET = (
-    *("-q", "--no-header", "--capture=no", "--assert=plain"),
-    *("-p", "no:hypothesispytest"),
-)
+QUIET = ("-q", "--no-header", "--capture=no", "--assert=plain")
 Progress = Callable[[str], None]
 
 

@@ -1,23 +1,11 @@
 """The gate's table of guards is in step with the sources, and each deletion turns its test red."""
 
-import importlib.util
 import shutil
-import sys
 from pathlib import Path
 
 import pytest
 
-
-def _load():
-    path = Path(__file__).parent / "mutants.py"
-    specification = importlib.util.spec_from_file_location("rightfast_mutants", path)
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-mutants = _load()
+from . import mutants
 
 
 def test_every_guard_stands_in_its_file():

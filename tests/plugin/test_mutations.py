@@ -2,28 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
-import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from . import mutations
+
 ROOT = Path(__file__).parents[2]
-
-
-def _load() -> Any:
-    path = Path(__file__).parent / "mutations.py"
-    specification = importlib.util.spec_from_file_location("rightfast_mutations", path)
-    assert specification is not None
-    assert specification.loader is not None
-    module = importlib.util.module_from_spec(specification)
-    sys.modules[specification.name] = module
-    specification.loader.exec_module(module)
-    return module
-
-
-mutations = _load()
 
 
 def test_every_guard_stands_once_in_its_file():
