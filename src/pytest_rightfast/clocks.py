@@ -7,6 +7,7 @@ from typing import Any
 
 from .clock_cpu import Budget, Sampler, Target
 from .clock_cuda import DeviceSampler
+from .statistics import lower_quartile
 
 
 def sampler(target: Target, budget: Budget, device: str, seed: int = 0) -> Sampler | DeviceSampler:
@@ -18,11 +19,10 @@ def sampler(target: Target, budget: Budget, device: str, seed: int = 0) -> Sampl
     return DeviceSampler(target, budget, torch.device(device), seed)
 
 
-def lower_quartile(call: Callable[[], Any], device: str, seconds: float = 0.02) -> float:
+def quick(call: Callable[[], Any], device: str, seconds: float = 0.02) -> float:
     """Seconds of one call, as a ceiling: a machine's best should not be slowed by noise."""
     target = Target([call], _forget)
-    samples = sorted(sampler(target, Budget(seconds, 12), device).block().samples)
-    return samples[len(samples) // 4]
+    return lower_quartile(sampler(target, Budget(seconds, 12), device).block().samples)
 
 
 def _forget(which: int, returned: Any) -> None:

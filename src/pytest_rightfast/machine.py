@@ -12,7 +12,7 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from .clocks import lower_quartile
+from .clocks import quick
 
 
 def environment(root: Path, device: str) -> dict[str, Any]:
@@ -172,7 +172,7 @@ def _time_copy(size: int, device: str) -> float:
 
     source = torch.zeros(size, dtype=torch.uint8, device=device).random_(1, 255)
     target = torch.empty_like(source)
-    return lower_quartile(lambda: target.copy_(source), device)
+    return quick(lambda: target.copy_(source), device)
 
 
 def _matmul_rate(device: str) -> float:
@@ -180,4 +180,4 @@ def _matmul_rate(device: str) -> float:
 
     n, dtype = (512, torch.float32) if device == "cpu" else (8192, torch.bfloat16)
     a = torch.randn(n, n, device=device, dtype=dtype)
-    return float(2 * n**3 / lower_quartile(lambda: a @ a, device))
+    return float(2 * n**3 / quick(lambda: a @ a, device))

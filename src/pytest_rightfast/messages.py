@@ -71,7 +71,7 @@ class Verify:
 class Verified:
     """`status`: a `verdicts.Status`. `fingerprint`: of the inputs. `errors`: input family -> error
     to float64, None where there is no number. `outputs`: file of the outputs, or empty. `timed`:
-    False for a case that only verifies.
+    False for a case that only verifies. `right`: digests of the right answers, by draw.
     """
 
     status: str
@@ -80,19 +80,23 @@ class Verified:
     errors: dict[str, float | None] = field(default_factory=dict)
     outputs: str = ""
     timed: bool = True
+    right: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Sample:
     """One block of one case: samples for `seconds`, `least` of them at any rate.
 
+    `lead`: seconds of calls before them, see `clock_cpu.Budget`. `right`: see `Verified`.
     `refute`: say whether this machine can be that fast; its limits take time to measure.
     """
 
     case: str
     seconds: float
     least: int = 3
+    lead: float = 0.0
     refute: bool = False
+    right: dict[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

@@ -19,13 +19,15 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
+from types import MappingProxyType
 
 from . import messages, provenance
-from .statistics import quad_log_ratio, spread
+from .statistics import lower_quartile, quad_log_ratio, spread
 from .workers import Reply, Worker, WorkerError
 
-# Seconds of one block, and the fewest samples in it.
-BLOCK_SECONDS, LEAST = 0.004, 1
+# Seconds of one block, the fewest samples in it, and seconds of calls before it that only fill the
+# caches again, which the other processes used in between.
+BLOCK_SECONDS, LEAST, LEAD_SECONDS = 0.006, 1, 0.004
 START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
 # A (base), B (head) and C (base again) in an even and in an odd pair.
 QUADS = ("ABCCBA", "BACCAB")
@@ -156,11 +158,19 @@ class Samples:
     lost_on: str = ""
 
 
-def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str = "base") -> None:
+def sample_case(
+    pair: Pair,
+    number: int,
+    case: str,
+    samples: Samples,
+    base: str = "base",
+    right: Mapping[str, dict[str, str]] = MappingProxyType({}),
+) -> None:
     """One pair's blocks of one case; an arm that fails leaves the pair out and says why.
 
     Args:
         base: the arm that serves base's side: `base`, or `own` where head's perf file fails there.
+        right: digests of the right answers, by arm (see `messages.Verified`).
     """
     arms = {"A": base, "B": "head"} | ({"C": AGAIN[base]} if AGAIN[base] in pair.workers else {})
     letters = [letter for letter in QUADS[number % 2] if letter in arms]
@@ -168,7 +178,10 @@ def sample_case(pair: Pair, number: int, case: str, samples: Samples, base: str 
     while not quads or not _enough(quads, time.monotonic() - begun):
         quad = []
         for letter in letters:
-            request = messages.Sample(case, BLOCK_SECONDS, LEAST, refute=not (number or quads))
+            known = right.get("head" if letter == "B" else base, {})
+            request = messages.Sample(
+                case, BLOCK_SECONDS, LEAST, LEAD_SECONDS, not (number or quads), known
+            )
             seconds = _block(pair, arms[letter], request, samples)
             if seconds is None:
                 return
@@ -192,7 +205,7 @@ def _enough(quads: list[Quad], seconds: float) -> bool:
 
 
 def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> float | None:
-    """Median seconds of one block, or None if the case is lost."""
+    """Seconds of one call in one block, or None if the case is lost."""
     try:
         block = pair.ask(arm, request, messages.Sampled)
     except WorkerError as error:
@@ -202,7 +215,7 @@ def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> 
         (samples.wrong if block.check else samples.implausible)[arm] = why
         samples.lost, samples.lost_on = f"{arm}: {why}", arm
         return None
-    return statistics.median(block.seconds)
+    return lower_quartile(block.seconds)
 
 
 def _log_ratios(quads: list[Quad], other: str) -> list[float]:

@@ -78,7 +78,8 @@ class Rounds:
         if self.pin:
             pair.pin(self.done)
         for case in waiting:
-            pairs.sample_case(pair, self.done, case.name, case.samples, case.arm)
+            right = {arm: found.right for arm, found in case.verified.items()}
+            pairs.sample_case(pair, self.done, case.name, case.samples, case.arm, right)
         self.done += 1
 
     def _look(self, pairs_seen: int) -> None:

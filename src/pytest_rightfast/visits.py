@@ -22,6 +22,9 @@ from .errors import PerfError, Unsupported
 from .verdicts import Status
 from .verify import Verifier
 
+# The warm-up of a fresh process takes a tenth of this at most.
+WARM_SECONDS = 0.1
+
 Request = messages.Verify | messages.Sample | messages.Count | messages.Trace
 
 
@@ -94,7 +97,8 @@ class Visit:
         outputs = self._keep_outputs(request.outputs) if wrong is None else ""
         # A case with a check alone has drawn without one.
         inputs = self.verifier.fingerprint or bits.fingerprint(self.verifier.draw(0))
-        return messages.Verified(status, reason, inputs, errors, outputs, self.timed)
+        right = {str(draw): digest for draw, digest in self.verifier.digests().items()}
+        return messages.Verified(status, reason, inputs, errors, outputs, self.timed, right)
 
     def _keep_outputs(self, folder: str) -> str:
         """Save the answers of the first two draws and of every family, for the other side."""
@@ -109,9 +113,9 @@ class Visit:
         return str(file)
 
     def sample(self, request: messages.Sample) -> messages.Sampled:
-        budget = clock_cpu.Budget(request.seconds, request.least, kept=1)
+        budget = clock_cpu.Budget(request.seconds, request.least, 1, request.lead)
         if not self.verified:
-            self.verifier.trust()
+            self.verifier.trust({int(draw): digest for draw, digest in request.right.items()})
         if self.sampler is None:
             with self.guard():
                 probe = self.verifier.own(0)
@@ -119,7 +123,8 @@ class Visit:
                 self.function(*probe.args, **probe.kwargs)
                 per_call = time.perf_counter() - start
                 target = timing.target(self.function, self.case, self.verifier.own, per_call)
-                self.sampler = clocks.sampler(target, budget, self.device, self.verifier.seed)
+                warm = clock_cpu.Budget(WARM_SECONDS, request.least)
+                self.sampler = clocks.sampler(target, warm, self.device, self.verifier.seed)
         block = self.sampler.block(budget)
         escaped = getattr(block, "escaped", 0.0)
         late = f"the device worked on for {escaped:.2g} s after the call's stream"
