@@ -75,3 +75,15 @@ def test_without_an_a_a_arm_base_and_head_alone(monkeypatch):
     samples = pair.sample()
     assert [arm[0] for arm in pair.asked[:4]] == list("bhhb")
     assert not samples.aa
+
+
+def test_a_block_counts_as_its_lower_quartile(monkeypatch):
+    """Foreign load only adds time."""
+    pair = Scripted(monkeypatch, lambda arm, block: 1e-3)
+    monkeypatch.setattr(
+        pair, "ask", lambda *asked: messages.Sampled([1e-3, 1e-3, 5e-3, 9e-3, 9e-3])
+    )
+    samples = pairs.Samples()
+    pair.now = 1e9
+    request = messages.Sample("case", 0.004)
+    assert pairs._block(pair, "base", request, samples) == 1e-3

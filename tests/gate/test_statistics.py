@@ -88,7 +88,7 @@ class TestErrorBudget:
 
     def test_more_cases_need_more_evidence(self):
         ratios = around(math.log(1.1), 9, half_width=0.03)
-        few, many = decide(ratios, ONE, 1), decide(ratios, Plan(cases=300), 1)
+        few, many = decide(ratios, ONE, 1), decide(ratios, Plan(cases=300, looks=ONE.looks), 1)
         assert many.low < few.low
 
     def test_an_early_look_needs_more_evidence_than_the_whole_budget(self):
