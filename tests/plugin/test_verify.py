@@ -47,6 +47,12 @@ class TestMutates:
     def test_reference_out_of_place(self, measure):
         assert measure(torch.Tensor.add_, X, X, mutates=(0,), reference=torch.add).samples
 
+    def test_memory_that_nobody_filled_is_written_out_of_place(self, measure):
+        """NaN differs from itself, but no reference has changed it."""
+        garbage = torch.full_like(X, float("nan"))
+        row = measure(torch.Tensor.copy_, garbage, X, mutates=(0,), reference=lambda y, x: x * 1)
+        assert row.status == "ok"
+
     def test_by_name(self, verify):
         def fill(*, out, value):
             out.copy_(value * 2)
