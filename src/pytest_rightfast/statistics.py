@@ -52,7 +52,7 @@ class Plan:
     """
 
     cases: int
-    looks: tuple[int, ...] = (6, 9, 12, 16, 22)
+    looks: tuple[int, ...] = (6, 9, 12, 16, 22, 30)
     min_effect: float = 0.03
     alpha: float = 0.05
     beta: float = 0.1

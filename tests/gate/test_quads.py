@@ -62,7 +62,7 @@ def test_a_noisy_a_a_arm_asks_for_more_as_well(monkeypatch):
 def test_a_slow_case_takes_three(monkeypatch):
     pair = Scripted(monkeypatch, lambda arm, block: 0.2)
     pair.sample()
-    assert len(pair.asked) == 6 * pairs.LEAST_SLOW_QUADS
+    assert len(pair.asked) == 6 * 3
 
 
 def test_a_burst_in_one_quad_is_dropped(monkeypatch):
