@@ -53,7 +53,7 @@ def test_noisy_quads_are_more(monkeypatch):
 
 
 def test_a_noisy_a_a_arm_asks_for_more_as_well(monkeypatch):
-    noise = itertools.cycle([1.0, 1.3, 0.8, 1.1, 0.9])
+    noise = itertools.cycle([1.0, 1.3, 0.8, 1.1, 0.9, 1.4, 0.7])
     pair = Scripted(monkeypatch, lambda arm, _: 1e-3 * (next(noise) if arm == "again" else 1))
     pair.sample()
     assert len(pair.asked) > 6 * pairs.LEAST_QUADS
