@@ -121,12 +121,6 @@ class Noise:
     estimate: Estimate
 
 
-def spread(samples: Sequence[float]) -> tuple[float, float]:
-    """Median and 1.4826 * median absolute deviation (the standard deviation, were it normal)."""
-    middle = statistics.median(samples)
-    return middle, 1.4826 * statistics.median([abs(x - middle) for x in samples])
-
-
 def lower_quartile(samples: Sequence[float]) -> float:
     """A quarter of the samples are at most this. Foreign load only ever adds time, so it is a third
     less noisy than the median (seen on two cores of a shared machine), and is no single sample.

@@ -11,7 +11,6 @@ from pytest_rightfast.statistics import (
     estimate,
     noise_floor,
     quad_log_ratio,
-    spread,
 )
 
 ONE = Plan(cases=1, looks=(6, 9, 12, 16))
@@ -172,6 +171,3 @@ class TestPairs:
     def test_a_time_that_is_no_time_is_refused(self, bad):
         with pytest.raises(ValueError, match="above 0 and finite"):
             quad_log_ratio("ABBA", [1.0, 1.0, bad, 1.0])
-
-    def test_spread_ignores_a_spike(self):
-        assert spread([1.0, 1.1, 0.9, 1.0, 50.0]) == (1.0, pytest.approx(0.14826))
