@@ -118,7 +118,7 @@ class TestWorkingTree:
             assert source.tree == repo.git("rev-parse", "HEAD^{tree}")
 
     def test_results_of_runs_are_no_change(self, forked):
-        repo, _, head, _ = forked
+        repo, _, _, _ = forked
         repo.put(".benchmarks/Linux/0001_main.json", "{}")
         repo.put("deep/.rightfast/last.json", "{}")
         with git.working_tree(repo.root) as source:
