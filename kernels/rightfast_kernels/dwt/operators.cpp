@@ -13,6 +13,7 @@
 #include <string>
 #include <vector>
 
+#include "pages.h"
 #include "plan.h"
 
 namespace rightfast {
@@ -39,7 +40,9 @@ Tensor empty(const Ints& shape, ScalarType dtype) {
       shape.size(), shape.data(), strides.data(),
       wide ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32(),
       aoti_torch_device_type_cpu(), 0, &made));
-  return Tensor(made);
+  Tensor result(made);
+  ask_huge_pages(result.mutable_data_ptr(), result.numel() * (wide ? 8 : 4));
+  return result;
 }
 
 template <class T>
