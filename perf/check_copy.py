@@ -82,7 +82,13 @@ def main():
             times = measure(calls(spec, generator), options.rounds, clock)
             if header is None:
                 header = list(times)
-                print("| case | " + " | ".join(header) + " | of copy_: " + " | ".join(header[1:]) + " |")
+                print(
+                    "| case | "
+                    + " | ".join(header)
+                    + " | of copy_: "
+                    + " | ".join(header[1:])
+                    + " |"
+                )
                 print("|---" * (2 * len(header)) + "|")
             cells = [f"{statistics.median(times[name]):.1f}" for name in header]
             for name in header[1:]:

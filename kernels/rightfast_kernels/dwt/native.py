@@ -11,6 +11,7 @@ shapes for the compiler and a rule for vmap; plan.h describes their lists.
 Where the extension was not built, `available` is False and nothing else here may be called.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,14 +35,26 @@ MODES = (
     "antireflect",
 )
 MOST_AXES = 6
+SETS = ("avx512", "avx2", "baseline")
 DTYPES = (torch.float32, torch.float64)
 
 
 def _load() -> bool:
     built = sorted(Path(__file__).parents[1].glob("_native*.so"))
     if built:
+        _check_environment()
         torch.ops.load_library(str(built[0]))  # type: ignore[no-untyped-call]
     return bool(built)
+
+
+def _check_environment() -> None:
+    """Raises ValueError if RIGHTFAST_CPU names no instruction set: a slip would go unseen."""
+    asked = os.environ.get("RIGHTFAST_CPU", "")
+    if asked and asked not in SETS:
+        raise ValueError(
+            f"expected RIGHTFAST_CPU as one of {SETS}, got {asked!r}; unset it for the widest set "
+            "that this processor has"
+        )
 
 
 available = _load()

@@ -7,7 +7,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from rightfast_kernels.dwt import native
@@ -21,8 +21,7 @@ _default = "auto"
 _last = threading.local()
 
 
-@contextmanager
-def backend(name: str) -> Iterator[None]:
+def backend(name: str) -> AbstractContextManager[None]:
     """The backend of all transforms inside the ``with`` block, in every thread.
 
     "auto" (the default) takes the native kernel for float, half precision and complex tensors
@@ -33,14 +32,21 @@ def backend(name: str) -> Iterator[None]:
 
     Raises ValueError for another name, and for "kernel" if it was not built.
     """
-    global _default
     if name not in BACKENDS:
-        raise ValueError(f"expected a backend of {BACKENDS}, got {name!r}")
+        raise ValueError(
+            f"expected a backend of {BACKENDS}, got {name!r}; 'auto' serves all devices"
+        )
     if name == "kernel" and not native.available:
         raise ValueError(
             "the native kernels were not built: install rightfast with --no-build-isolation where "
             'torch and g++ are, or use backend "auto" or "torch"'
         )
+    return _backend(name)
+
+
+@contextmanager
+def _backend(name: str) -> Iterator[None]:
+    global _default
     before, _default = _default, name
     try:
         yield

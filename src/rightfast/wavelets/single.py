@@ -5,7 +5,7 @@ from typing import Any
 from torch import Tensor
 
 from rightfast.wavelets.decompose import decompose
-from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
+from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis, read_axes
 from rightfast.wavelets.modes import as_mode, modes_per_axis
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.step import Axes, Bands
@@ -172,7 +172,14 @@ def dwt2(
 def idwt2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
     """The inverse of `dwt2`, from ``(cA, (cH, cV, cD))``; any of the four may be None.
 
-    Arguments and errors as `idwtn`.
+    Arguments and errors as `idwtn`; ValueError also for another structure, or not two axes.
     """
-    low, (da, ad, dd) = coeffs
-    return idwtn({"aa": low, "da": da, "ad": ad, "dd": dd}, wavelet, mode, tuple(axes))
+    try:
+        low, (da, ad, dd) = coeffs
+    except (TypeError, ValueError):
+        raise ValueError(
+            "expected bands as dwt2 gives them, (cA, (cH, cV, cD)), got "
+            f"{type(coeffs).__name__}; None stands for a band of zeros"
+        ) from None
+    bands = {"aa": low, "da": da, "ad": ad, "dd": dd}
+    return idwtn(bands, wavelet, mode, read_axes(axes, count=2))
