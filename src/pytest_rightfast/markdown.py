@@ -18,10 +18,11 @@ def escape(text: str, longest: int = LONGEST) -> str:
     plain = " ".join("".join(c if c.isprintable() else " " for c in text).split())
     if len(plain) > longest:
         plain = plain[: longest - 3] + "..."
-    # A character reference is never syntax. A mention is found in the rendered text, so the name
-    # is cut off from its sign; a bare address is found by its `www.`.
+    # A character reference is never syntax. A mention of a person or an issue is found in the
+    # rendered text, so the name is cut off from its sign; a bare address is found by its `www.`.
     quoted = SPECIAL.sub(lambda match: f"&#{ord(match[0])};", plain)
-    quoted = quoted.replace("@", "@&#8203;")
+    quoted = quoted.replace("@", "@&#8203;").replace("&#35;", "&#35;&#8203;")
+    quoted = re.sub(r"(?i)\b(gh)-(?=\d)", r"\1-&#8203;", quoted)
     return re.sub(r"(?i)\bwww\.", "www&#46;", quoted)
 
 
