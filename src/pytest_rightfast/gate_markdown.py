@@ -20,6 +20,7 @@ def document(report: Report) -> str:
             parts.append(f"- {finding.verdict} accepted: {escape(why)}")
         if judgement.verdict is Verdict.WRONG_ON_BOTH:
             parts.append("  (base is wrong as well: this change did not cause it)")
+    parts += [f"- answers of {escape(line)}" for line in gate_report.differences(report)]
     parts += ["", *(f"- {escape(note)}" for note in report.notes)]
     return "\n".join(parts).rstrip() + "\n"
 

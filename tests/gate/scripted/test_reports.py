@@ -65,3 +65,15 @@ def test_the_comment_reads_what_the_gate_writes(judged, script):
     text = comment.render(stored, "key", "https://example.invalid/run", "failure")
     for cell in gate_report.rows(report)[0][:-1]:
         assert gate_markdown.escape(cell) in text
+
+
+def test_the_table_has_room_for_the_largest_distance_alone(judged, script):
+    report = judged(script())
+    said = "<= 0 ulp: 149176, <= 1 ulp: 224586; largest 7 ulp at output[0], element 1; within"
+    report.cases[0].outputs = said
+    lines = list(gate_report.lines(report))
+    assert any(line.rstrip().endswith("%  largest 7 ulp") for line in lines)
+    assert f"  answers of a: a: {said}" in lines
+    assert f"- answers of {gate_markdown.escape(f'a: a: {said}')}" in gate_markdown.document(report)
+    report.cases[0].outputs = "identical bits"
+    assert "answers of" not in "\n".join(gate_report.lines(report))
