@@ -20,6 +20,8 @@ from pathlib import Path
 
 from pytest_rightfast.errors import PerfError
 
+# Folders of results, ours and pytest-benchmark's.
+RESULTS = (".benchmarks", ".rightfast")
 # Set where the gate is run by a git hook; they would point git at another index or repository.
 _LOCAL = frozenset(
     {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR"}
@@ -149,6 +151,8 @@ def _no_base(root: Path, revision: str) -> GitError:
 def working_tree(root: Path) -> Iterator[Source]:
     """The working tree as it lies, tracked and untracked but not ignored files, as a Source.
 
+    What runs leave behind (`RESULTS`) is no part of it, ignored or not.
+
     Its objects live in a temporary folder and are gone when the context ends: extract before.
     """
     with tempfile.TemporaryDirectory(prefix="rightfast-objects-") as name:
@@ -162,7 +166,8 @@ def working_tree(root: Path) -> Iterator[Source]:
             # been changed, at the same size, in that same second.
             shutil.copy2(real, index)
         env = _objects_env(root, objects) | {"GIT_INDEX_FILE": str(index)}
-        run(root, "add", "--all", "--", ":/", env=env)
+        results = [f":(top,exclude,glob)**/{folder}/**" for folder in RESULTS]
+        run(root, "add", "--all", "--", ":/", *results, env=env)
         tree = run(root, "write-tree", env=env).strip()
         commit = _commit(root, "HEAD") or ""
         clean = bool(commit) and run(root, "rev-parse", f"{commit}^{{tree}}").strip() == tree

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import messages, provenance
-from .statistics import lower_quartile, quad_log_ratio, spread
+from .statistics import lower_quartile, quad_log_ratio
 from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, the fewest samples in it, and seconds of calls before it that only fill the
@@ -33,9 +33,7 @@ START_SECONDS, ANSWER_SECONDS = 300.0, 600.0
 QUADS = ("ABCCBA", "BACCAB")
 # A pair takes so many quads of a case, and more until their medians are known to PRECISION or
 # CASE_SECONDS have passed: on a busy machine blocks are noisy and cost less than fresh processes.
-LEAST_QUADS, PRECISION, CASE_SECONDS = 4, 0.01, 0.6
-# Of a slow case, whose least quads take longer than that.
-LEAST_SLOW_QUADS = 3
+LEAST_QUADS, PRECISION, CASE_SECONDS = 3, 0.015, 0.6
 # The second self of each arm that can stand for base.
 AGAIN = {"base": "again", "own": "own again"}
 
@@ -197,10 +195,11 @@ def sample_case(
 def _enough(quads: list[Quad], seconds: float) -> bool:
     """By time and by how far the quads are apart, never by what they say of head."""
     late = seconds >= CASE_SECONDS
-    if len(quads) < (LEAST_SLOW_QUADS if late else LEAST_QUADS):
+    if len(quads) < LEAST_QUADS:
         return False
     others = {letter for letter, _ in quads[0]} - {"A"}
-    errors = [spread(_log_ratios(quads, other))[1] / len(quads) ** 0.5 for other in others]
+    # Not the median deviation: of three, two agree by chance.
+    errors = [statistics.stdev(_log_ratios(quads, o)) / len(quads) ** 0.5 for o in others]
     return late or max(errors) <= PRECISION
 
 

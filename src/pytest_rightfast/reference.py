@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from . import leaves, trees
+from . import bits, leaves, trees
 from .case import Call, PerfCase
 from .compare import as_tensor
 from .dispatch import watching
@@ -82,7 +82,7 @@ def expect(case: PerfCase, call: Call, dtypes: Any) -> Expected:
         found = answer(case.reference, wide, plain)
     if not case.mutates:
         return Expected(found.output, {}, {}, dtypes)
-    if any(_differs(found.mutated[key], state(before[key])) for key in case.mutates):
+    if any(bits.first_difference(found.mutated[k], state(before[k])) for k in case.mutates):
         return Expected(found.output, found.mutated, {}, dtypes)
     return Expected(ABSENT, _as_mutated(case, found), {}, None)
 
@@ -101,16 +101,6 @@ def _as_mutated(case: PerfCase, found: Answer) -> dict[int | str, Any]:
             remedy="return the new values, or change the arguments in place as the function does",
         )
     return dict(zip(keys, values))
-
-
-def _differs(left: Any, right: Any) -> bool:
-    import torch
-
-    for (_, a), (_, b) in zip(trees.leaves(left), trees.leaves(right)):
-        a, b = as_tensor(a), as_tensor(b)
-        if a is not None and b is not None and not torch.equal(a, b):
-            return True
-    return False
 
 
 def _gradients(case: PerfCase, wide: Call) -> tuple[Any, dict[str, Any]]:

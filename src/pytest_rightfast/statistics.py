@@ -52,7 +52,7 @@ class Plan:
     """
 
     cases: int
-    looks: tuple[int, ...] = (6, 9, 12, 16, 22)
+    looks: tuple[int, ...] = (6, 9, 12, 16, 22, 30)
     min_effect: float = 0.03
     alpha: float = 0.05
     beta: float = 0.1
@@ -119,12 +119,6 @@ class Noise:
     bias: float
     floor: float
     estimate: Estimate
-
-
-def spread(samples: Sequence[float]) -> tuple[float, float]:
-    """Median and 1.4826 * median absolute deviation (the standard deviation, were it normal)."""
-    middle = statistics.median(samples)
-    return middle, 1.4826 * statistics.median([abs(x - middle) for x in samples])
 
 
 def lower_quartile(samples: Sequence[float]) -> float:

@@ -27,6 +27,8 @@ from .verdicts import Facts, Judgement, Side, Status, exact_counters, judge
 SUSPECT = 1.10
 # Above this one whatever the spread: a baseline that was made under load must not blind a case.
 CERTAIN = 1.5
+# Peers, whose code is not ours to change, say how slow the machine is today; so many at least.
+PEERS = 5
 # What must be equal for counters, and for times.
 VERSIONS = ("python", "torch", "triton", "numpy")
 CONDITIONS = (*VERSIONS, "host", "cpu", "cpu_count", "gpu", "driver", "affinity")
@@ -137,15 +139,31 @@ def _bench(bench: Mapping[str, Any]) -> Bench:
 def suspects(rows: Sequence[Row], stored: Stored) -> list[Suspect]:
     """Cases that only pairs can decide, worst first; those without a usable stored time last."""
     found = []
+    slow = drift(rows, stored)
+    beside = f", the peers' being {slow:.2f}x theirs" if slow > 1 else ""
     for row in rows:
         old = stored.benches.get(row.id)
         if row.role != "subject" or old is None or row.median is None:
             continue
         if why := elsewhere(row, old):
             found.append(Suspect(row.id, 0.0, f"the stored time is of another {why}"))
-        elif (ratio := row.median / old.median) > (SUSPECT if _lower(row) > old.upper else CERTAIN):
-            found.append(Suspect(row.id, ratio, f"{ratio:.2f}x the stored time"))
+            continue
+        ratio, apart = row.median / old.median, _lower(row) > old.upper * slow
+        if ratio > slow * (SUSPECT if apart else CERTAIN):
+            found.append(Suspect(row.id, ratio, f"{ratio:.2f}x the stored time{beside}"))
     return sorted(found, key=lambda one: -one.ratio)
+
+
+def drift(rows: Sequence[Row], stored: Stored) -> float:
+    """How many times slower the peers are than they were in the stored run, in the median; never
+    below 1: on a faster machine a suspect stays one."""
+    pairs = [(row, stored.benches.get(row.id)) for row in rows if row.role == "peer"]
+    ratios = [
+        row.median / old.median
+        for row, old in pairs
+        if old is not None and old.role == "peer" and row.median and not elsewhere(row, old)
+    ]
+    return max(1.0, statistics.median(ratios)) if len(ratios) >= PEERS else 1.0
 
 
 def _lower(row: Row) -> float:

@@ -14,7 +14,10 @@ from .verdicts import Facts, Side, Status, exact_counters
 from .workers import WorkerError
 
 Progress = Callable[[str], None]
-FINGERPRINTS = "the two sides draw other inputs, so their times say nothing of the code"
+FINGERPRINTS = (
+    "the two sides draw other inputs, so their times say nothing of the code (memory that nobody "
+    "filled, as that of torch.empty, differs as well: give torch.zeros)"
+)
 
 
 @dataclass

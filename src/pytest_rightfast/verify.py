@@ -205,11 +205,14 @@ class Verifier:
         return self._compare(got, wanted, None, where)
 
     def _slopes(self, got: Tensor, wanted: Slopes, where: str) -> Mismatch | None:
+        import torch
+
         plain = as_tensor(got)
         shape = wanted.directions[0].shape
         if plain is None or plain.shape != shape:
             return Mismatch(where, f"expected shape {tuple(shape)}, got {tuple(got.shape)}")
-        mine = [(plain.to(d.dtype).conj() * d).sum().real.item() for d in wanted.directions]
+        flat = plain.to(wanted.directions[0].dtype).reshape(-1)
+        mine = [torch.vdot(flat, d.reshape(-1)).real.item() for d in wanted.directions]
         scale = max(map(abs, wanted.values))
         # Errors of the elements average out along a random direction.
         limit = max(2 * self.tolerance.relative(plain.dtype), 1e-6) * scale + self.case.atol

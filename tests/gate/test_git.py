@@ -117,6 +117,16 @@ class TestWorkingTree:
             assert source.commit == head
             assert source.tree == repo.git("rev-parse", "HEAD^{tree}")
 
+    def test_results_of_runs_are_no_change(self, forked):
+        repo, _, _, _ = forked
+        repo.put(".benchmarks/Linux/0001_main.json", "{}")
+        repo.put("deep/.rightfast/last.json", "{}")
+        with git.working_tree(repo.root) as source:
+            assert not source.dirty
+        repo.put("benchmarks/case.py", "")
+        with git.working_tree(repo.root) as source:
+            assert source.dirty
+
     def test_tracked_staged_and_untracked_but_not_ignored_nor_deleted(self, repo, tmp_path):
         repo.put(".gitignore", "*.log\n")
         for name in ("kept", "changed", "removed"):

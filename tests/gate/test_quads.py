@@ -53,7 +53,7 @@ def test_noisy_quads_are_more(monkeypatch):
 
 
 def test_a_noisy_a_a_arm_asks_for_more_as_well(monkeypatch):
-    noise = itertools.cycle([1.0, 1.3, 0.8, 1.1, 0.9])
+    noise = itertools.cycle([1.0, 1.3, 0.8, 1.1, 0.9, 1.4, 0.7])
     pair = Scripted(monkeypatch, lambda arm, _: 1e-3 * (next(noise) if arm == "again" else 1))
     pair.sample()
     assert len(pair.asked) > 6 * pairs.LEAST_QUADS
@@ -62,7 +62,7 @@ def test_a_noisy_a_a_arm_asks_for_more_as_well(monkeypatch):
 def test_a_slow_case_takes_three(monkeypatch):
     pair = Scripted(monkeypatch, lambda arm, block: 0.2)
     pair.sample()
-    assert len(pair.asked) == 6 * pairs.LEAST_SLOW_QUADS
+    assert len(pair.asked) == 6 * 3
 
 
 def test_a_burst_in_one_quad_is_dropped(monkeypatch):
@@ -75,3 +75,15 @@ def test_without_an_a_a_arm_base_and_head_alone(monkeypatch):
     samples = pair.sample()
     assert [arm[0] for arm in pair.asked[:4]] == list("bhhb")
     assert not samples.aa
+
+
+def test_a_block_counts_as_its_lower_quartile(monkeypatch):
+    """Foreign load only adds time."""
+    pair = Scripted(monkeypatch, lambda arm, block: 1e-3)
+    monkeypatch.setattr(
+        pair, "ask", lambda *asked: messages.Sampled([1e-3, 1e-3, 5e-3, 9e-3, 9e-3])
+    )
+    samples = pairs.Samples()
+    pair.now = 1e9
+    request = messages.Sample("case", 0.004)
+    assert pairs._block(pair, "base", request, samples) == 1e-3

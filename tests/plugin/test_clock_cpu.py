@@ -151,3 +151,38 @@ def test_garbage_collection_is_off_and_restored(clock, enabled):
         (gc.enable if before else gc.disable)()
     assert seen
     assert not any(seen)
+
+
+class TestLead:
+    """A block's first calls are slow after another process had the core."""
+
+    def block(self, clock, cold, budget):
+        """One block after `cold` seconds calls, of a sampler that was warm before."""
+        warm = clock.takes(1e-3)
+        times = iter(())
+
+        def call():
+            try:
+                clock.now += round(next(times) * 1e9)
+            except StopIteration:
+                warm()
+
+        sampler = Sampler(Target([call], keep), Budget(0.1, 1))
+        times = iter(cold)
+        return sampler.block(budget)
+
+    def test_slow_calls_are_thrown_away(self, clock):
+        taken = self.block(clock, [2e-3, 1.5e-3, 1.2e-3], Budget(0.004, 1, lead=0.004))
+        assert taken.samples == pytest.approx([1e-3] * 4)
+
+    def test_at_least_eight_calls(self, clock):
+        taken = self.block(clock, [2e-3] * 8, Budget(0.004, 1, lead=0.004))
+        assert taken.samples == pytest.approx([1e-3] * 4)
+
+    def test_slow_calls_are_not_led_in_for_ever(self, clock):
+        taken = self.block(clock, [0.01] * 3, Budget(0.004, 1, lead=0.004))
+        assert taken.samples == pytest.approx([0.01, 1e-3, 1e-3, 1e-3])
+
+    def test_without_lead_every_call_counts(self, clock):
+        taken = self.block(clock, [2e-3], Budget(0.004, 1))
+        assert taken.samples == pytest.approx([2e-3, 1e-3, 1e-3, 1e-3])

@@ -142,6 +142,26 @@ class TestSuspects:
         rows = [replace(row(samples=[s] * 3), id=i) for i, s in zip(ids, (1.3, 9.0, 1.7))]
         assert self.found(*rows, **benches) == [("c", 1.7), ("a", 1.3), ("b", 0)]
 
+    @pytest.mark.parametrize(
+        ("ours", "peers", "expected"),
+        [
+            (1.3, [1.3] * 5, []),
+            (1.6, [1.3] * 5, [(CASE, 1.6)]),
+            (1.3, [1.3] * 4, [(CASE, 1.3)]),  # too few to tell
+            (1.3, [0.5, 1.0, 1.0, 1.3, 9.0], [(CASE, 1.3)]),
+            (1.2, [0.5] * 5, [(CASE, 1.2)]),
+            (1.0, [0.5] * 5, []),  # a faster machine makes no suspects
+        ],
+    )
+    def test_a_machine_that_is_slower_for_peers_too(self, ours, peers, expected):
+        names = [f"peer {number}" for number in range(len(peers))]
+        benches = {CASE: BENCH} | dict.fromkeys(names, replace(BENCH, role="peer"))
+        others = [
+            replace(row(samples=[seconds] * 3), id=name, role="peer")
+            for name, seconds in zip(names, peers)
+        ]
+        assert self.found(row(samples=[ours] * 3), *others, **benches) == expected
+
     @pytest.mark.parametrize("key", stored.CONDITIONS)
     def test_a_time_from_elsewhere_decides_nothing(self, key):
         assert self.found(row(environment=HERE | {key: "another"})) == [(CASE, 0)]

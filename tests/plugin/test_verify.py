@@ -29,6 +29,10 @@ def adam_reference(parameter, gradient, mean, square, rate=0.01):
     return parameter - rate * mean / (square**0.5 + 1e-8), mean, square
 
 
+def run(function, *args, **kwargs):
+    return function(*args, **kwargs)
+
+
 class TestMutates:
     STATE = (X, X.flip(0), 0.1 * X, X.abs())
 
@@ -42,6 +46,12 @@ class TestMutates:
 
     def test_reference_out_of_place(self, measure):
         assert measure(torch.Tensor.add_, X, X, mutates=(0,), reference=torch.add).samples
+
+    def test_memory_that_nobody_filled_is_written_out_of_place(self, measure):
+        """NaN differs from itself, but no reference has changed it."""
+        garbage = torch.full_like(X, float("nan"))
+        row = measure(torch.Tensor.copy_, garbage, X, mutates=(0,), reference=lambda y, x: x * 1)
+        assert row.status == "ok"
 
     def test_by_name(self, verify):
         def fill(*, out, value):
@@ -612,3 +622,57 @@ def test_what_a_function_sets_up_once_is_no_cache(measure):
 
     row = measure(Folded(8, 3, bias=False), X, reference=lambda m, x: x @ m.weight.t())
     assert row.status == "ok"
+
+
+class TestTrust:
+    """Answers that another process judged right are known again by their bits."""
+
+    def verifier(self):
+        self.computed = 0
+
+        def reference(x):
+            self.computed += 1
+            return x * 2
+
+        case = PerfCase(inputs=lambda g: (torch.randn(8, generator=g),), reference=reference)
+        return Verifier(case, lambda call: answer(torch.mul, call, case), 1, {}, run)
+
+    def digests(self):
+        first = self.verifier()
+        asked = {n: answer(lambda x: x * 2, first.own(n), first.case) for n in (0, 1)}
+        for number, found in asked.items():
+            assert first.judge(found, number) is None
+        return first.digests(), asked
+
+    def test_known_answers_need_no_reference(self):
+        known, asked = self.digests()
+        second = self.verifier()
+        second.trust(known)
+        assert second.judge(asked[0], 0) is None
+        assert self.computed == 0
+
+    @pytest.mark.parametrize("change", [1.0, float("nan"), 0.25])
+    def test_any_other_bits_are_judged(self, change):
+        known, asked = self.digests()
+        second = self.verifier()
+        second.trust(known)
+        asked[0].output[3] = change
+        assert second.judge(asked[0], 0) is not None
+        assert self.computed > 0
+
+    def test_an_answer_to_another_draw_is_wrong(self):
+        known, asked = self.digests()
+        second = self.verifier()
+        second.trust(known)
+        assert second.judge(asked[1], 0) is not None
+
+    def test_what_is_no_plain_tensor_has_no_digest(self):
+        from pytest_rightfast.bits import digest_of
+        from pytest_rightfast.evaluate import Answer
+
+        assert digest_of(Answer({"a": X, "b": None}))
+        assert digest_of(Answer(X)) != digest_of(Answer(X.double()))
+        assert digest_of(Answer(X)) != digest_of(Answer(X.reshape(-1)))
+        assert digest_of(Answer([X])) != digest_of(Answer({"a": X}))
+        for odd in (1.5, object(), X.to_sparse(), torch.nn.Parameter(X)):
+            assert digest_of(Answer(odd)) == ""
