@@ -75,7 +75,7 @@ def draw(text: str) -> str:
     return (
         f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width:.0f} {height}" '
         f'font-family="ui-monospace, Menlo, Consolas, monospace" font-size="13" fill="#e6edf3" '
-        f'style="white-space: pre">\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
+        f'xml:space="preserve">\n<rect width="100%" height="100%" rx="8" fill="#0d1117"/>\n'
         + "\n".join(rows)
         + "\n</svg>\n"
     )
@@ -96,7 +96,8 @@ def coloured(line: str) -> str:
     def paint(match: re.Match[str]) -> str:
         return f'<tspan fill="{COLOURS[match[0].lower()]}">{match[0]}</tspan>'
 
-    return WORD.sub(paint, html.escape(line))
+    # SVG folds runs of spaces in most places where it is shown, whatever `xml:space` says.
+    return WORD.sub(paint, html.escape(line.replace(" ", "\u00a0")))
 
 
 if __name__ == "__main__":

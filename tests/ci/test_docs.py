@@ -36,7 +36,7 @@ def test_the_picture_is_drawn_from_it():
     spec.loader.exec_module(picture)
     text = (DOCS / "gate.txt").read_text()
     assert (DOCS / "gate.svg").read_text() == picture.draw(text)
-    assert "&lt;b&gt;" in picture.draw("<b>")
+    assert "&lt;b&gt;\u00a0\u00a0x" in picture.draw("<b>  x")
 
 
 @pytest.mark.parametrize("name", WORKFLOWS)
