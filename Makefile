@@ -29,6 +29,8 @@ lint: $(READY)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/actionlint
+	$(BIN)/zizmor --quiet --offline --no-progress .
 
 N ?= 10
 history: $(READY)  ## The perf cases over the last N commits of main (BENCH=pattern: some), in html/.
@@ -37,11 +39,16 @@ history: $(READY)  ## The perf cases over the last N commits of main (BENCH=patt
 		|| [ $$? -eq 2 ]
 	$(BIN)/asv publish
 
+# TORCH=torch==2.10.* tests with another torch than the pinned one; its Triton comes with it.
+TORCH ?= pinned
+OTHER := $(filter-out pinned,$(TORCH))
+
 # torch first: the kernels are compiled against it, with the setuptools that is pinned.
-INSTALL := $(BIN)/python -m pip install --quiet --constraint .ci/constraints.txt
+INSTALL := $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt
 $(READY): pyproject.toml setup.py .ci/constraints.txt $(wildcard kernels/*/*/*.cpp kernels/*/*/*.h)
 	$(PYTHON) -m venv $(VENV)
-	$(INSTALL) torch setuptools
+	grep -vE '$(if $(OTHER),^(torch|triton)==,^$$)' .ci/constraints.txt > $(VENV)/constraints.txt
+	$(INSTALL) '$(or $(OTHER),torch)' setuptools
 	$(INSTALL) --no-build-isolation --editable ".[library,plots,peers,dev]"
 	@touch $@
 

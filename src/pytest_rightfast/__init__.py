@@ -1,5 +1,7 @@
 """A pytest plugin for performance cases that are verified before they are timed."""
 
+from .adapt_asv import from_asv
+from .adapt_table import from_table
 from .case import RESERVED, Backend, Call, PerfCase, peer, subject
 from .compile_counters import compiled
 from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
@@ -26,6 +28,8 @@ __all__ = [
     "call",
     "compiled",
     "drawn",
+    "from_asv",
+    "from_table",
     "peer",
     "put",
     "sizes",

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from importlib import metadata
 from pathlib import Path
 
+from . import export
 from .errors import PerfError
 from .results import load
 from .tables import tables
@@ -46,6 +47,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(more)}; options of pytest follow after --")
     if chosen.command == "gate":
         return _gate(chosen, words[cut + 1 :])
+    if chosen.command == "export":
+        return export.run(chosen)
     try:
         rows = [row for file in chosen.files for row in load(file)]
     except PerfError as error:
@@ -60,6 +63,7 @@ def _parser() -> argparse.ArgumentParser:
     commands = parser.add_subparsers(dest="command", required=True)
     report = commands.add_parser("report", help="print the tables of files from --perf-json")
     report.add_argument("files", nargs="+", type=Path)
+    export.add_command(commands)
     gate = commands.add_parser(
         "gate",
         help="compare the working tree with a revision, in pairs of fresh processes",

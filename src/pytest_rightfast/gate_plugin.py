@@ -130,7 +130,7 @@ def question(config: pytest.Config) -> Question:
             raise PerfError(
                 f"{path} is not there",
                 expected="files or folders of perf cases",
-                remedy="mend the path",
+                remedy="write one (perf/test_something.py, see the README), or name another path",
             )
     return Question(
         root,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -28,6 +29,7 @@ def lines(report: Report) -> Iterator[str]:
             yield f"  {judgement.verdict.upper()} {short(judgement.case)}: {judgement.reason}"
         for finding, why in judgement.excused.items():
             yield f"    {finding.verdict} accepted: {why}"
+    yield from (f"  answers of {line}" for line in differences(report))
     yield ""
     yield from report.notes
     yield conclusion(report)
@@ -40,6 +42,15 @@ def heading(report: Report) -> list[str]:
         f"base {report.base.commit[:12]}, head {report.head.commit[:12]}{dirty}; "
         f"{pairs} of fresh processes, {report.seconds:.0f} s; "
         f"slower means: lower bound of the ratio above {1 + report.plan.min_effect:.2f}x"
+    ]
+
+
+def differences(report: Report) -> list[str]:
+    """How the answers differ, where the table has room for the largest distance alone."""
+    return [
+        f"{short(case.name)}: {case.outputs}"
+        for case in report.cases
+        if _answers(case.outputs) != case.outputs
     ]
 
 
@@ -75,8 +86,13 @@ def _line(case: Case, judgement: Judgement) -> list[str]:
         f"{decision.low:.3f}-{decision.high:.3f}" if decision and known else "",
         f"+{decision.smallest_visible:.1%}" if decision and known else "",
         f"{case.noise.floor:.1%}" if case.noise else "",
-        case.outputs,
+        _answers(case.outputs),
     ]
+
+
+def _answers(outputs: str) -> str:
+    found = re.search(r"largest \d+ ulp", outputs)
+    return found[0] if found else outputs if len(outputs) < 30 else "differ"
 
 
 def _middle(values: list[float]) -> float | None:

@@ -128,6 +128,8 @@ def _unknown(root: Path, revision: str) -> GitError:
     hint = f"`git fetch {remote} {name}` and then compare with FETCH_HEAD" if remotes else ""
     if remotes and _shallow(root):
         hint = f"this clone is shallow: `git fetch --unshallow {remote}`, or {hint}"
+    if _commit(root, "HEAD") is None:
+        hint = "this repository has no commit yet: commit what is to be compared with"
     hint = hint or "`git branch -a` lists what there is"
     return GitError(
         f"{root}: expected a revision, got {revision!r}, which git does not know; {hint}"

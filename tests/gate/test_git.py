@@ -37,6 +37,10 @@ class TestResolve:
         with pytest.raises(git.GitError, match=r"got 'mian', which git does not know; `git branch"):
             git.resolve(forked[0].root, "mian")
 
+    def test_a_repository_without_a_commit_says_so(self, repo):
+        with pytest.raises(git.GitError, match="no commit yet"):
+            git.resolve(repo.root, "main")
+
     def test_an_option_is_no_revision(self, forked):
         with pytest.raises(git.GitError, match="expected a revision, got '--all'"):
             git.resolve(forked[0].root, "--all")

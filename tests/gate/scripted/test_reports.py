@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from pytest_rightfast import gate_markdown, gate_report
+from pytest_rightfast import comment, gate_markdown, gate_report, gate_stored
 
 CASE = "perf/test_a.py::test_a"
 
@@ -53,3 +53,27 @@ def test_markdown_escapes_what_strangers_wrote(hostile):
 def test_json_is_strict_and_holds_what_strangers_wrote_as_it_is(hostile):
     text = json.dumps(gate_report.as_json(hostile), allow_nan=False)
     assert json.loads(text)["cases"][0]["findings"][0]["reason"] == HOSTILE
+
+
+def test_the_comment_reads_what_the_gate_writes(judged, script):
+    report = judged(script(seconds={"head": 1.3e-3}))
+    data = json.dumps(gate_report.as_json(report)).encode()
+    stored = gate_stored.parse(data)
+    assert [str(one.verdict) for one in stored.cases] == ["slower"]
+    assert stored.exit_code == 10
+    assert abs(stored.cases[0].ratio - 1.3) < 0.03
+    text = comment.render(stored, "key", "https://example.invalid/run", "failure")
+    for cell in gate_report.rows(report)[0][:-1]:
+        assert gate_markdown.escape(cell) in text
+
+
+def test_the_table_has_room_for_the_largest_distance_alone(judged, script):
+    report = judged(script())
+    said = "<= 0 ulp: 149176, <= 1 ulp: 224586; largest 7 ulp at output[0], element 1; within"
+    report.cases[0].outputs = said
+    lines = list(gate_report.lines(report))
+    assert any(line.rstrip().endswith("%  largest 7 ulp") for line in lines)
+    assert f"  answers of a: a: {said}" in lines
+    assert f"- answers of {gate_markdown.escape(f'a: a: {said}')}" in gate_markdown.document(report)
+    report.cases[0].outputs = "identical bits"
+    assert "answers of" not in "\n".join(gate_report.lines(report))
