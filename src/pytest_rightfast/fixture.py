@@ -126,6 +126,7 @@ class Perf:
         self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
         self.budget = clock_cpu.Budget(session.options.max_time, session.options.min_rounds)
         self.row: Row | None = None
+        self.order = 0
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
         """Verify `function`, time it, and return its row.
@@ -174,6 +175,7 @@ class Perf:
         one = self._backend
         name, role = (one.name, one.role) if one else (name, "subject")
         row = Row(self._id, self._case_id, name, role, device=self.session.options.device)
+        row.order = self.order
         row.environment = environment(self.session.root, row.device)
         row.threads_asked, row.threads = self._threads, torch.get_num_threads()
         return row

@@ -28,6 +28,7 @@ from .summary import outcome_word, write_summary
 
 SESSION = pytest.StashKey[PerfSession]()
 REPORT = pytest.StashKey[pytest.TestReport]()
+ORDER = pytest.StashKey[int]()  # among all cases that were collected
 
 NEVER_CALLED = "never called perf"
 
@@ -147,7 +148,8 @@ def _backends(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Backend]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in filter(is_case, items):
+    for order, item in enumerate(filter(is_case, items)):
+        item.stash[ORDER] = order
         replay.install_timer(item)
 
 
@@ -212,6 +214,7 @@ def perf(
     backend = backend if isinstance(backend, Backend) else None
     _seed(case_id(item, backend))
     measured = Perf(session, item.nodeid, case_id(item, backend), backend, perf_threads)
+    measured.order = item.stash[ORDER]
     marker = item.get_closest_marker("benchmark").kwargs
     measured.budget = clock_cpu.Budget(
         float(marker.get("max_time", session.options.max_time)),
