@@ -93,6 +93,7 @@ def table(
 ) -> tuple[tuple[str, ...], list[list[str]], list[str]]:
     """Headers, lines and notes: the longest operators of each row, and the profiler's own cost."""
     lines, notes, last = [], [], ""
+    device = any(one["device_self"] for row in rows for one in row.profile["operators"])
     for row in rows:
         operators = row.profile["operators"]
         whole = sum(one["self"] for one in operators) or 1.0
@@ -106,6 +107,8 @@ def table(
                 total[key] = sum(one[key] for one in rest)
             lines.append(["", "", *_cells(total, whole)])
         notes.append(f"  {short(row.case)} {row.backend}: {_overhead(row)}")
+    if not device:
+        return HEADERS[:-1], [line[:-1] for line in lines], notes
     return HEADERS, lines, notes
 
 
