@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from importlib import metadata
 
-from . import report
+from . import machine_report, plot, report
 from .errors import PerfError
 
 # Options of `rightfast gate` -> those of pytest that they stand for.
@@ -30,7 +30,7 @@ FLAGS = {
     "--advisory": ("--perf-advisory", "report, never fail"),
 }
 # Each adds its subcommand, with `run` as the default that serves it.
-COMMANDS = (report,)
+COMMANDS = (report, plot, machine_report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 
 from .clocks import quick
 
+PACKAGES = ("torch", "triton", "numpy", "rightfast")
 # Untracked files of these names are what was measured, not the code.
 RESULTS = (".json", ".json.partial")
 
@@ -73,10 +74,7 @@ def _software() -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "torch": version("torch"),
-        "triton": version("triton"),
-        "numpy": version("numpy"),
-        "rightfast": version("rightfast"),
+        **{name: version(name) for name in PACKAGES},
     }
 
 

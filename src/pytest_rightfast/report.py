@@ -79,7 +79,8 @@ def rendered(rows: Sequence[Row], form: str) -> str:
         return _csv(rows)
     if form == "markdown":
         return _markdown(rows)
-    return "\n".join(tables.tables(rows)) + "\n"
+    parts = ["\n".join([one.title, one.text(), *one.notes]) for one in tables.blocks(rows)]
+    return "\n\n".join(parts) + "\n"
 
 
 def _markdown(rows: Sequence[Row]) -> str:

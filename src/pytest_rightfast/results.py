@@ -50,7 +50,7 @@ def as_json(rows: Sequence[Row]) -> str:
     return json.dumps(content, allow_nan=False, indent=1) + "\n"
 
 
-def write_atomically(path: Path, text: str) -> None:
+def write_atomically(path: Path, content: str | bytes) -> None:
     """A reader sees the old file or the new one, never half of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -58,8 +58,8 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error}", remedy="name another file") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
         umask = os.umask(0)
