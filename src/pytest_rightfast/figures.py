@@ -98,6 +98,7 @@ def scaling(rows: Sequence[Row]) -> Figure:
 
     def finish(axis: Axes, points: list[Point]) -> None:
         axis.set_xscale("log", base=2)
+        axis.xaxis.set_major_locator(LogLocator(base=2, numticks=5))
         axis.xaxis.set_major_formatter(FuncFormatter(lambda value, _: _bytes(value)))
         axis.set_xlabel("bytes read and written (log scale)")
 
