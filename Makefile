@@ -8,13 +8,36 @@ PERF = $(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 \
 	--perf-json .rightfast/last.json \
 	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
-.PHONY: perf baseline peers test test-slow lint history clean
+# The pages of docs/benchmarks: RESUME=1 goes on with a run that was interrupted.
+REPORT := .rightfast/report.json
+PAGES := docs/benchmarks
+REPEATS ?= 5
+
+.PHONY: perf baseline report pages peers test test-slow lint history clean
 
 perf: $(READY)  ## Verify and time the suite on one CPU thread, save it, compare it with the baseline.
 	$(PERF) --perf-baseline main --perf-budget 120
 
 baseline: $(READY)  ## The same run becomes the baseline that later runs are compared with.
 	$(PERF) --perf-save-baseline main
+
+report: $(READY)  ## Measure LiteVAE and JPEG 2000 in fresh processes, then make their pages.
+	$(BIN)/python -m pytest perf/test_wavelets.py -v -k "litevae or jpeg2000" \
+		--perf-device cpu --perf-threads 1 --perf-heap warm --perf-repeats $(REPEATS) \
+		--perf-json $(REPORT) $(if $(RESUME),--perf-resume) \
+		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
+	$(BIN)/rightfast machine > $(PAGES)/machine.txt
+	$(MAKE) pages
+
+pages: $(READY)  ## Tables and figures of the last `make report`, without measuring.
+	for suite in litevae jpeg2000; do \
+		$(BIN)/rightfast report $(REPORT) -k $$suite --format markdown \
+			-o $(PAGES)/$$suite-table.md \
+		&& $(BIN)/rightfast plot $(REPORT) -k $$suite -o $(PAGES)/$$suite.svg \
+		&& $(BIN)/rightfast plot $(REPORT) -k $$suite --kind scaling \
+			-o $(PAGES)/$$suite-scaling.svg \
+		|| exit; \
+	done
 
 peers: $(READY)  ## The torch path against ptwt, paired, as a Markdown table; fails if slower.
 	$(BIN)/python perf/check_peers.py --peer ptwt

@@ -1,4 +1,4 @@
-"""The console command `rightfast`: tables of stored results, and the gate."""
+"""The console command `rightfast`: what stored results say, the machine, and the gate."""
 
 from __future__ import annotations
 
@@ -6,12 +6,9 @@ import argparse
 import sys
 from collections.abc import Sequence
 from importlib import metadata
-from pathlib import Path
 
-from . import export
+from . import machine_report, plot, report
 from .errors import PerfError
-from .results import load
-from .tables import tables
 
 # Options of `rightfast gate` -> those of pytest that they stand for.
 VALUES = {
@@ -32,6 +29,8 @@ FLAGS = {
     "--tip": ("--perf-against-tip", "compare with REV itself, not with the merge base"),
     "--advisory": ("--perf-advisory", "report, never fail"),
 }
+# Each adds its subcommand, with `run` as the default that serves it.
+COMMANDS = (report, plot, machine_report)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -47,23 +46,18 @@ def main(arguments: Sequence[str] | None = None) -> int:
         parser.error(f"unrecognized arguments: {' '.join(more)}; options of pytest follow after --")
     if chosen.command == "gate":
         return _gate(chosen, words[cut + 1 :])
-    if chosen.command == "export":
-        return export.run(chosen)
     try:
-        rows = [row for file in chosen.files for row in load(file)]
+        return int(chosen.run(chosen))
     except PerfError as error:
         print(f"rightfast: {error}", file=sys.stderr)
         return 2
-    print("\n".join(tables(rows)))
-    return 0
 
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="rightfast", description=__doc__)
     commands = parser.add_subparsers(dest="command", required=True)
-    report = commands.add_parser("report", help="print the tables of files from --perf-json")
-    report.add_argument("files", nargs="+", type=Path)
-    export.add_command(commands)
+    for command in COMMANDS:
+        command.add_command(commands)
     gate = commands.add_parser(
         "gate",
         help="compare the working tree with a revision, in pairs of fresh processes",

@@ -10,8 +10,8 @@ from . import accepted, baseline, gate, gate_plugin, stored
 from .config import Config
 from .errors import PerfError
 from .exits import ExitCode, Result, conclude
-from .fixture import PerfSession
 from .gate_sides import Question
+from .session import PerfSession
 from .stored import Stored, Suspect
 from .verdicts import Judgement
 

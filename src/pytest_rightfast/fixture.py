@@ -7,90 +7,34 @@ import time
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
-from . import bits, clock_cpu, clocks, compile_counters, counters, leaves, timing, triton_aot
+from . import (
+    bits,
+    clock_cpu,
+    clocks,
+    compile_counters,
+    counters,
+    leaves,
+    profiles,
+    timing,
+    traces,
+    triton_aot,
+)
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
 from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
-from .machine import Ceilings, affinity, environment
-from .options import Options
-from .poison import poisoned
-from .reference import float64_only
+from .machine import environment
 from .results import Row
+from .session import PerfSession
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
-from .visits import Desk, Visit
-
-if TYPE_CHECKING:
-    from .comparison import Comparison
-    from .stored import Stored
-
-
-@dataclass
-class PerfSession:
-    """What the cases of one run share.
-
-    Attributes:
-        rows: results so far, in order.
-        asked, deselected: ids of the perf cases that are to run; how many were deselected.
-        hushed: wrong cases whose test caught the error and passed.
-        benchmarks: what was entered into pytest-benchmark, for saving a baseline.
-        stored: the run that is compared with; comparison: what that said.
-        compared: runs that pytest-benchmark compares with.
-        note: a last word for the summary; written: the file that holds the rows.
-        import_changes: global torch state changed by importing a file, by file.
-        started: seconds that torch's import and first use took.
-        desk: in a worker of the gate, where its requests come from.
-        affinity: the CPUs of the process at the start.
-        case, cache: expected answers of the case at hand.
-    """
-
-    options: Options
-    root: Path
-    rows: list[Row] = field(default_factory=list)
-    import_changes: dict[str, dict[str, str]] = field(default_factory=dict)
-    asked: list[str] = field(default_factory=list)
-    hushed: list[str] = field(default_factory=list)
-    deselected: int = 0
-    benchmarks: list[Any] = field(default_factory=list)
-    stored: Stored | None = None
-    comparison: Comparison | None = None
-    compared: int = 0
-    note: str = ""
-    written: Path | None = None
-    desk: Desk | None = None
-    started: float | None = None
-    affinity: list[int] = field(default_factory=affinity)
-    ceilings: Ceilings = field(init=False)
-    case: str = ""
-    cache: dict[object, Any] = field(default_factory=dict)
-
-    def __post_init__(self) -> None:
-        self.ceilings = Ceilings(self.options.device)
-
-    def start(self) -> None:
-        """What torch imports and sets up at its first profile and dispatch mode: once, not in the
-        first case."""
-        if self.started is None:
-            begin = time.perf_counter()
-            import torch
-
-            with float64_only("nothing"), poisoned():
-                counters.count(lambda: torch.ones(2) + 1)
-            self.started = time.perf_counter() - begin
-
-    def cache_of(self, case: str) -> dict[object, Any]:
-        """Expected answers of the case at hand; those of the one before are dropped."""
-        if case != self.case:
-            self.case, self.cache = case, {}
-        return self.cache
+from .visits import Visit
 
 
 class _Stopwatch:
@@ -126,6 +70,7 @@ class Perf:
         self._id, self._case_id, self._backend, self._threads = test_id, case_id, backend, threads
         self.budget = clock_cpu.Budget(session.options.max_time, session.options.min_rounds)
         self.row: Row | None = None
+        self.order = 0
 
     def __call__(self, function: Callable[..., Any], /, *args: Any, **keywords: Any) -> Row:
         """Verify `function`, time it, and return its row.
@@ -150,6 +95,9 @@ class Perf:
         if isinstance(function, Backend):
             self._backend = function
         self.row = row = self.new_row(_name(function))
+        for source in self.session.sources:
+            if (found := source.row_like(row)) is not None:
+                return self._take(found)
         start, users = time.perf_counter(), _Stopwatch()
         before = torch_state()
         row.state = {key: before[key] for key, v in DEFAULTS.items() if before[key] != v}
@@ -167,6 +115,17 @@ class Perf:
             self._check_state(row, before)
         return row
 
+    def _take(self, row: Row) -> Row:
+        """A row that was measured elsewhere ends this test as it ended there."""
+        __tracebackhide__ = True
+        self.row = row
+        if row.status == "ok":
+            return row
+        if row.role == "peer" or row.status == "unsupported":
+            pytest.skip(f"{row.role} {row.backend}: {row.reason}")
+        said = f"{row.backend}: {row.reason}"
+        raise WrongAnswer(said) if row.status == "wrong" else PerfError(said)
+
     def new_row(self, name: str) -> Row:
         """A row of this test without results; `name`: of the backend if the test has none."""
         import torch
@@ -174,8 +133,10 @@ class Perf:
         one = self._backend
         name, role = (one.name, one.role) if one else (name, "subject")
         row = Row(self._id, self._case_id, name, role, device=self.session.options.device)
+        row.order = self.order
         row.environment = environment(self.session.root, row.device)
         row.threads_asked, row.threads = self._threads, torch.get_num_threads()
+        row.heap = self.session.options.heap
         return row
 
     def _case(
@@ -225,6 +186,8 @@ class Perf:
         if not wrong and row.role == "subject":
             self._count(function, case, row, verifier, users)
         wrong = wrong or verifier.cached()
+        if not wrong:
+            self._profile(function, case, row, verifier, users)
         row.inputs = verifier.fingerprint or bits.fingerprint(verifier.draw(0))
         row.errors, row.worst_error = verifier.errors, verifier.worst
         row.error = max(verifier.errors.values(), default=None)
@@ -271,6 +234,25 @@ class Perf:
         if case.kernels:
             row.counters |= users(triton_aot.counters_or_warning, case.kernels)
         users(compile_counters.note, row, function, verifier.own(0))
+
+    def _profile(
+        self,
+        function: Callable[..., Any],
+        case: PerfCase,
+        row: Row,
+        verifier: Verifier,
+        users: _Stopwatch,
+    ) -> None:
+        """After everything else: what the profiler slows down must not be what was timed."""
+        options = self.session.options
+        if not options.profile and options.trace is None:
+            return
+        with _blamed():
+            made = users(timing.target, function, case, verifier.own, 1.0)
+            trace = traces.file_of(options.trace, row.id) if options.trace else None
+            found = users(profiles.record, made.calls[0], made.reset, row.device, trace)
+        if options.profile:
+            row.profile = {**found, "unprofiled_seconds": row.median}
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""

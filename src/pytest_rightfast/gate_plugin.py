@@ -184,7 +184,8 @@ def selection(config: pytest.Config) -> list[str]:
     pairs += [("--deselect", option.deselect)]
     pairs += [("--ignore-glob", [*(option.ignore_glob or ()), *ignored])]
     pairs += [
-        (f"--perf-{n}", config.getoption(f"--perf-{n}")) for n in ("device", "threads", "cpus")
+        (f"--perf-{n}", config.getoption(f"--perf-{n}"))
+        for n in ("device", "threads", "cpus", "heap")
     ]
     for name, given in pairs:
         for value in given if isinstance(given, list | tuple) else [given]:

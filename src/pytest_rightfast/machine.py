@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import functools
+import hashlib
 import os
 import platform
 import socket
 import subprocess
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib import metadata
 from pathlib import Path
 from typing import Any
 
 from .clocks import quick
+
+PACKAGES = ("torch", "triton", "numpy", "rightfast")
+# Untracked files of these names are what was measured, not the code.
+RESULTS = (".json", ".json.partial")
 
 
 def environment(root: Path, device: str) -> dict[str, Any]:
@@ -68,10 +74,7 @@ def _software() -> dict[str, Any]:
     return {
         "system": f"{platform.system()} {platform.release()}",
         "python": platform.python_version(),
-        "torch": version("torch"),
-        "triton": version("triton"),
-        "numpy": version("numpy"),
-        "rightfast": version("rightfast"),
+        **{name: version(name) for name in PACKAGES},
     }
 
 
@@ -86,8 +89,26 @@ def version(package: str) -> str | None:
 @functools.cache
 def _commit(root: Path) -> dict[str, Any]:
     commit = _run("git", "rev-parse", "HEAD", cwd=root)
-    status = _run("git", "status", "--porcelain", cwd=root) if commit else None
-    return {"commit": commit, "dirty": bool(status) if status is not None else None}
+    changes = _changes(root) if commit else None
+    return {
+        "commit": commit,
+        "committed": _run("git", "show", "-s", "--format=%cI", "HEAD", cwd=root),
+        "dirty": bool(changes) if commit else None,
+        "changes": changes,
+    }
+
+
+def _changes(root: Path) -> str | None:
+    """A digest of what is not committed, None if nothing is; results that a run wrote there are no
+    change."""
+    differs = _run("git", "diff", "HEAD", "--binary", cwd=root) or ""
+    listed = _run("git", "ls-files", "--others", "--exclude-standard", "-z", cwd=root) or ""
+    others = [name for name in sorted(listed.split("\0")) if name and not name.endswith(RESULTS)]
+    digest = hashlib.sha256(differs.encode())
+    for name in others:
+        with suppress(OSError):
+            digest.update(name.encode() + (root / name).read_bytes())
+    return digest.hexdigest()[:16] if differs or others else None
 
 
 def _run(*command: str, cwd: Path) -> str | None:

@@ -132,6 +132,22 @@ class Trace:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """Run the case as a whole, as a run of its own would; `trace`: a folder, or empty."""
+
+    case: str
+    profile: bool = False
+    trace: str = ""
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The fields of a `rows.Row`."""
+
+    row: dict[str, Any]
+
+
+@dataclass(frozen=True)
 class AskModules:
     pass
 
@@ -173,6 +189,8 @@ Message = (
     | Count
     | Counted
     | Trace
+    | Measure
+    | Measured
     | AskModules
     | Modules
     | Bye

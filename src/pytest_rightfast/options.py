@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from .errors import PerfError
+from .heap import HEAPS
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,12 @@ class Options:
     timing: bool = True
     max_time: float = 1.0
     min_rounds: int = 5
+    repeats: int = 1
+    heap: str = "system"
+    profile: bool = False
+    trace: Path | None = None
+    shard: tuple[int, int] | None = None
+    resume: bool = False
 
 
 def add_options(parser: pytest.Parser) -> None:
@@ -57,6 +64,29 @@ def add_options(parser: pytest.Parser) -> None:
     )
 
     group.addoption(
+        "--perf-repeats",
+        metavar="N",
+        default="1",
+        help="measure each case in N fresh processes, which take turns; the median of theirs",
+    )
+    group.addoption(
+        "--perf-heap",
+        choices=HEAPS,
+        default="system",
+        help="large blocks: as the system does, kept mapped (warm), or mapped anew (cold)",
+    )
+    group.addoption(
+        "--perf-profile", action="store_true", help="time by operator, in a pass of its own"
+    )
+    group.addoption(
+        "--perf-shard", metavar="I/N", help="only every Nth case, from the Ith on, as 2/8"
+    )
+    group.addoption(
+        "--perf-resume",
+        action="store_true",
+        help="take the cases that --perf-json's file holds already from there",
+    )
+    group.addoption(
         "--perf-against", metavar="REV", help="the gate: compare with where HEAD left this revision"
     )
     group.addoption(
@@ -79,7 +109,7 @@ def add_options(parser: pytest.Parser) -> None:
         "--perf-trace",
         metavar="DIR",
         type=Path,
-        help="keep a trace of both sides of each case that the gate calls slower",
+        help="write a trace of each case; of the gate, of both sides of each slower case",
     )
     group.addoption(
         "--perf-advisory", action="store_true", help="the gate reports but does not fail"
@@ -102,6 +132,12 @@ def read_options(config: pytest.Config) -> Options:
         timing=bool(get("--benchmark-enable")) or not get("--benchmark-disable"),
         max_time=float(get("--benchmark-max-time")),
         min_rounds=int(get("--benchmark-min-rounds")),
+        repeats=_repeats(get("--perf-repeats")),
+        heap=get("--perf-heap"),
+        profile=get("--perf-profile"),
+        trace=get("--perf-trace"),
+        shard=_shard(get("--perf-shard")),
+        resume=get("--perf-resume"),
     )
 
 
@@ -159,6 +195,21 @@ def _threads(text: str) -> tuple[int, ...]:
     if not all(re.fullmatch(r"\s*0*[1-9][0-9]{0,3}\s*", part) for part in parts):
         raise usage("--perf-threads", expected="positive numbers such as 1 or 1,2", got=text)
     return tuple(dict.fromkeys(int(part) for part in parts))
+
+
+def _repeats(text: str) -> int:
+    if not re.fullmatch(r"0*[1-9][0-9]{0,2}", str(text)):
+        raise usage("--perf-repeats", expected="a number of processes such as 5", got=text)
+    return int(text)
+
+
+def _shard(text: str | None) -> tuple[int, int] | None:
+    if text is None:
+        return None
+    found = re.fullmatch(r"0*([1-9][0-9]{0,3})/0*([1-9][0-9]{0,3})", text)
+    if not found or int(found[1]) > int(found[2]):
+        raise usage("--perf-shard", expected="a part of a whole, from 1/8 to 8/8", got=text)
+    return int(found[1]), int(found[2])
 
 
 def _cpus(text: str | None) -> tuple[int, ...] | None:

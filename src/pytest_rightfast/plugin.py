@@ -15,19 +15,21 @@ from typing import Any
 
 import pytest
 
-from . import baseline, clock_cpu, replay, stored
+from . import baseline, clock_cpu, replay, runs, stored
 from .case import Backend, backends
 from .errors import CaseError, PerfError
 from .exits import ExitCode
-from .fixture import Perf, PerfSession
+from .fixture import Perf
 from .options import add_options, find_device, read_options, usage
 from .refused import refuse, refuse_workers
-from .results import Row, save
+from .results import Row
+from .session import PerfSession
 from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
 
 SESSION = pytest.StashKey[PerfSession]()
 REPORT = pytest.StashKey[pytest.TestReport]()
+ORDER = pytest.StashKey[int]()  # among all cases that were collected
 
 NEVER_CALLED = "never called perf"
 
@@ -49,6 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     config.stash[SESSION] = session
     if options.cpus is not None:
         os.sched_setaffinity(0, options.cpus)
+    runs.prepare(config, session, lambda item: case_of(item) if is_case(item) else None)
     if changed := import_changes(DEFAULTS, torch_state()):
         session.import_changes["a conftest.py or a plugin, before collection"] = changed
     if config.getoption("--perf-against"):
@@ -99,6 +102,8 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     session = config.stash.get(SESSION, None)
     if session and session.options.cpus is not None:
         os.sched_setaffinity(0, session.affinity)
+    for source in session.sources if session else ():
+        source.close()
 
 
 @pytest.hookimpl(wrapper=True)
@@ -147,7 +152,8 @@ def _backends(metafunc: pytest.Metafunc, marker: pytest.Mark) -> list[Backend]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    for item in filter(is_case, items):
+    for order, item in enumerate(filter(is_case, items)):
+        item.stash[ORDER] = order
         replay.install_timer(item)
 
 
@@ -208,10 +214,10 @@ def perf(
     session = request.config.stash[SESSION]
     if session.desk is None:  # the gate's workers count in the first pair alone
         session.start()
-    backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
-    backend = backend if isinstance(backend, Backend) else None
+    backend = _backend_of(item)
     _seed(case_id(item, backend))
     measured = Perf(session, item.nodeid, case_id(item, backend), backend, perf_threads)
+    measured.order = item.stash[ORDER]
     marker = item.get_closest_marker("benchmark").kwargs
     measured.budget = clock_cpu.Budget(
         float(marker.get("max_time", session.options.max_time)),
@@ -219,7 +225,7 @@ def perf(
     )
     yield measured
     row = _final_row(measured, item)
-    session.rows.append(row)
+    runs.keep(session, row)
     if row.samples:
         replay.replay(row, benchmark, marker["timer"])
         session.benchmarks.append(benchmark.stats)
@@ -273,6 +279,16 @@ def _first_line(report: pytest.TestReport | None) -> str:
     return str(crash.message if crash else report.longrepr).split("\n")[0]
 
 
+def case_of(item: pytest.Item) -> str:
+    """The case that a test belongs to."""
+    return case_id(item, _backend_of(item))
+
+
+def _backend_of(item: pytest.Item) -> Backend | None:
+    backend = item.callspec.params.get("backend") if hasattr(item, "callspec") else None
+    return backend if isinstance(backend, Backend) else None
+
+
 def case_id(item: pytest.Item, backend: Backend | None) -> str:
     """The node id without the backend: `test_haar[64-kernel]` is a row of `test_haar[64]`."""
     if backend is None or not hasattr(item, "callspec"):
@@ -317,13 +333,9 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     gate = session.config.pluginmanager.has_plugin("rightfast-gate")  # it writes files of its own
     if perf_session is None or session.config.option.collectonly or gate:
         return
-    rows, options = perf_session.rows, perf_session.options
-    if options.json is not None and not hasattr(session.config, "workerinput"):
-        try:
-            save(options.json, rows)  # even if there is none: an old file would pass for this run's
-            perf_session.written = options.json
-        except PerfError as error:
-            perf_session.note, session.exitstatus = str(error), pytest.ExitCode.USAGE_ERROR
+    options = perf_session.options
+    if not runs.finish(perf_session, worker=hasattr(session.config, "workerinput")):
+        session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if perf_session.asked:
         _never_green(session, perf_session)
     if options.timing and (perf_session.asked or perf_session.stored):

@@ -1,6 +1,6 @@
 """Rows of results and their file: strict JSON, written to a temporary file and renamed.
 
-A file is `{"schema": 1, "rows": [...]}`; the fields of a row are those of `Row`.
+A file is `{"schema": 2, "rows": [...]}`; the fields of a row are those of `Row`.
 """
 
 from __future__ import annotations
@@ -8,107 +8,49 @@ from __future__ import annotations
 import json
 import math
 import os
-import statistics
 import tempfile
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, fields
+from dataclasses import asdict, fields
 from pathlib import Path
 from typing import Any, get_args, get_origin, get_type_hints
 
 from .errors import ResultsError
+from .rows import ROLES, STATUSES, Row
 
-SCHEMA = 1
-ROLES = ("subject", "peer")
-STATUSES = ("ok", "wrong", "unsupported", "error")
+__all__ = [
+    "ROLES",
+    "SCHEMA",
+    "STATUSES",
+    "Row",
+    "as_json",
+    "load",
+    "parse_row",
+    "save",
+    "write_atomically",
+]
 
-
-@dataclass
-class Row:
-    """One backend of one case. Times in seconds, per call.
-
-    Attributes:
-        id: the test's node id.
-        case: the id without the backend; rows with the same case are compared.
-        backend, role: its name, and `subject` or `peer`.
-        status: `ok`, `wrong`, `unsupported` or `error`; only `ok` has samples.
-        reason: where and by how much it is wrong, or why it was not run.
-        device: as `--perf-device` names it.
-        samples: raw, in time order; empty when timing was off.
-        loops: calls per sample.
-        host: on a device, seconds until each call returned; `samples` are the device's time then.
-        discarded, clocks: samples dropped for throttling, and what NVML said.
-        first_call, warmup_calls, steady: what came before the samples.
-        compile_seconds: of `torch.compile` with cold caches, where it was measured.
-        error, worst_error: to float64; relative norm, and worst element over the rms.
-        errors: the relative norm by draw and by input family.
-        counters: exact counts; `inexact` names those that did not repeat.
-        moved_bytes, flops: as the case states them; copy_seconds: `copy_` of the same bytes.
-        inputs: fingerprint of the first draw; the same for all backends of a case.
-        threads_asked, threads: torch's CPU threads, asked and in force.
-        state: global torch state that is not at its default.
-        overhead: what the suite itself took, the callables' and references' own time not counted.
-        environment: machine, versions, commit (see `machine.environment`).
-    """
-
-    id: str
-    case: str
-    backend: str
-    role: str = "subject"
-    status: str = "ok"
-    reason: str | None = None
-    device: str = "cpu"
-    samples: list[float] = field(default_factory=list)
-    loops: int = 1
-    host: list[float] = field(default_factory=list)
-    discarded: int = 0
-    clocks: dict[str, Any] = field(default_factory=dict)
-    first_call: float | None = None
-    warmup_calls: int = 0
-    steady: bool = False
-    compile_seconds: float | None = None
-    error: float | None = None
-    worst_error: float | None = None
-    errors: dict[str, float] = field(default_factory=dict)
-    counters: dict[str, int] = field(default_factory=dict)
-    inexact: list[str] = field(default_factory=list)
-    moved_bytes: int | None = None
-    flops: int | None = None
-    copy_seconds: float | None = None
-    inputs: str = ""
-    threads_asked: int = 1
-    threads: int = 1
-    state: dict[str, Any] = field(default_factory=dict)
-    overhead: float = 0.0
-    environment: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def median(self) -> float | None:
-        return statistics.median(self.samples) if self.samples else None
-
-    @property
-    def spread(self) -> float | None:
-        """Interquartile range over the median."""
-        if len(self.samples) < 2:
-            return None
-        low, middle, high = statistics.quantiles(self.samples, n=4)
-        return (high - low) / middle if middle else None
+SCHEMA = 2
 
 
 def save(path: Path, rows: Sequence[Row]) -> None:
     """Write all rows, or nothing."""
     try:
-        text = json.dumps(
-            {"schema": SCHEMA, "rows": [asdict(row) for row in rows]}, allow_nan=False, indent=1
-        )
+        text = as_json(rows)
     except (TypeError, ValueError) as error:
         raise ResultsError(
             f"cannot write {path}: a value is not strict JSON: {error}",
             remedy="report it: every field of a row should be finite",
         ) from error
-    write_atomically(path, text + "\n")
+    write_atomically(path, text)
 
 
-def write_atomically(path: Path, text: str) -> None:
+def as_json(rows: Sequence[Row]) -> str:
+    """The text of a results file. Raises TypeError or ValueError for what is not strict JSON."""
+    content = {"schema": SCHEMA, "rows": [asdict(row) for row in rows]}
+    return json.dumps(content, allow_nan=False, indent=1) + "\n"
+
+
+def write_atomically(path: Path, content: str | bytes) -> None:
     """A reader sees the old file or the new one, never half of one."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -116,8 +58,8 @@ def write_atomically(path: Path, text: str) -> None:
     except OSError as error:
         raise ResultsError(f"cannot write {path}: {error}", remedy="name another file") from error
     try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
+        with os.fdopen(handle, "wb") as file:
+            file.write(content if isinstance(content, bytes) else content.encode())
             file.flush()
             os.fsync(file.fileno())
         umask = os.umask(0)
@@ -143,29 +85,28 @@ def load(path: str | Path) -> list[Row]:
         raise ResultsError(
             f"cannot read {path}: {error}", remedy="name a file that --perf-json wrote"
         ) from error
+    return [
+        parse_row(f"{path}: row {index}", entry) for index, entry in enumerate(_rows_of(path, text))
+    ]
+
+
+def _rows_of(path: str | Path, text: str) -> list[Any]:
     try:
         content = json.loads(text, parse_constant=_refuse)
     except ValueError as error:
         raise ResultsError(
             f"{path} is no complete JSON: {error}",
             expected="a file written by --perf-json",
-            got=f"{len(text)} characters",
+            got=f"{len(text)} characters" if text.strip() else "an empty file",
             remedy="measure again; the file was cut off or is something else",
         ) from error
     if not isinstance(content, dict) or "schema" not in content:
         keys = sorted(content)[:5] if isinstance(content, dict) else type(content).__name__
         raise ResultsError(
             f"{path} is not a rightfast results file",
-            expected='{"schema": 1, "rows": [...]}',
+            expected=f'{{"schema": {SCHEMA}, "rows": [...]}}',
             got=keys,
             remedy="pytest-benchmark's own files are read by --benchmark-compare",
-        )
-    if content["schema"] != SCHEMA or content["schema"] is True:
-        raise ResultsError(
-            f"{path} has another schema",
-            expected=SCHEMA,
-            got=content["schema"],
-            remedy="read it with the rightfast version that wrote it",
         )
     if content.get("kind") == "gate":
         raise ResultsError(
@@ -174,6 +115,14 @@ def load(path: str | Path) -> list[Row]:
             got="a gate's verdicts",
             remedy="its table is what the gate printed, and --perf-markdown keeps it",
         )
+    if content["schema"] != SCHEMA or content["schema"] is True:
+        older = content["schema"] in range(1, SCHEMA) and content["schema"] is not True
+        raise ResultsError(
+            f"{path} has {'an older' if older else 'another'} schema",
+            expected=SCHEMA,
+            got=content["schema"],
+            remedy="measure again, or read it with the rightfast version that wrote it",
+        )
     if not isinstance(content.get("rows"), list):
         raise ResultsError(
             f"{path} has no rows",
@@ -181,14 +130,15 @@ def load(path: str | Path) -> list[Row]:
             got=content.get("rows"),
             remedy="measure again; the file was changed by something else",
         )
-    return [_row(path, index, entry) for index, entry in enumerate(content["rows"])]
+    return list(content["rows"])
 
 
-def _row(path: str | Path, index: int, entry: Any) -> Row:
+def parse_row(where: str, entry: Any) -> Row:
+    """A row from JSON; `where` names its place in errors. Raises ResultsError."""
     known = {f.name for f in fields(Row)}
     if not isinstance(entry, dict) or not {"id", "case", "backend"} <= set(entry) <= known:
         raise ResultsError(
-            f"{path}: row {index} does not fit the schema",
+            f"{where} does not fit the schema",
             expected=f"fields among {sorted(known)}",
             got=sorted(entry) if isinstance(entry, dict) else entry,
             remedy="measure again, or read it with the version that wrote it",
@@ -197,7 +147,7 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
     for name, value in entry.items():
         if not _fits(value, hints[name]):
             raise ResultsError(
-                f"{path}: row {index} has a {name} that does not fit the schema",
+                f"{where} has a {name} that does not fit the schema",
                 expected=hints[name],
                 got=repr(value)[:80],
                 remedy="measure again; the file was changed by something else",
@@ -206,14 +156,21 @@ def _row(path: str | Path, index: int, entry: Any) -> Row:
     for name, allowed in (("status", STATUSES), ("role", ROLES)):
         if (value := getattr(row, name)) not in allowed:
             raise ResultsError(
-                f"{path}: row {index} has an unknown {name}",
+                f"{where} has an unknown {name}",
                 expected=allowed,
                 got=value,
                 remedy="measure again; the file was changed by something else",
             )
     if not all(sample > 0 for sample in row.samples):
         raise ResultsError(
-            f"{path}: row {index} has samples that are not positive seconds",
+            f"{where} has samples that are not positive seconds",
+            remedy="measure again; the file was changed by something else",
+        )
+    if row.processes and sum(row.processes) != len(row.samples):
+        raise ResultsError(
+            f"{where} has samples that its processes do not account for",
+            expected=f"{sum(row.processes)} samples, of {len(row.processes)} processes",
+            got=len(row.samples),
             remedy="measure again; the file was changed by something else",
         )
     return row

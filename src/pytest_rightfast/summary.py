@@ -7,8 +7,8 @@ from collections import Counter
 from typing import Any
 
 from .exits import outcome
-from .fixture import PerfSession
 from .results import Row
+from .session import PerfSession
 from .tables import seconds, short, tables
 from .verdicts import Verdict
 
@@ -55,6 +55,9 @@ def _notes(session: PerfSession) -> list[str]:
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:
         notes.append(f"global torch state not at its default: {states}")
+    notes += [session.resumed] if session.resumed else []
+    traces = session.options.trace
+    notes += [f"traces in {traces}, to be opened in ui.perfetto.dev"] if traces else []
     if session.written is not None:
         notes.append(f"rows written to {session.written}")
     if session.note:

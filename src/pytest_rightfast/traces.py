@@ -1,13 +1,15 @@
-"""A trace of both sides of each case that got slower, for Perfetto or chrome://tracing."""
+"""Chrome traces, for Perfetto or chrome://tracing: of a run's cases, or of both sides of each case
+that the gate calls slower."""
 
 from __future__ import annotations
 
 import re
+import zlib
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from pathlib import Path
 
-from . import messages, pairs
+from . import messages, pairs, profiles
 from .statistics import Outcome
 from .trial import Case
 from .workers import WorkerError
@@ -51,12 +53,12 @@ def record(call: Callable[[], object], reset: Callable[[], None] | None, file: P
     with profile(record_shapes=True) as recorded:
         for _ in range(CALLS):
             once()
-    partial = file.with_suffix(".partial")
-    try:
-        recorded.export_chrome_trace(str(partial))
-        partial.rename(file)
-    finally:
-        partial.unlink(missing_ok=True)
+    profiles.write_trace(recorded, file)
+
+
+def file_of(folder: Path, name: str) -> Path:
+    """The trace of one test in a run; a digest keeps names apart that are alike when plain."""
+    return folder.absolute() / f"{_plain(name)}.{zlib.crc32(name.encode()):08x}.json"
 
 
 def _plain(name: str) -> str:

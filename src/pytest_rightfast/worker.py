@@ -10,7 +10,9 @@ import os
 import platform
 import sys
 import traceback
+from dataclasses import asdict, replace
 from importlib import metadata
+from pathlib import Path
 from typing import Any, NoReturn
 
 import pytest
@@ -47,6 +49,13 @@ SILENCED: dict[str, Any] = {
     "perf_json": None,
     "perf_markdown": None,
     "perf_baseline": None,
+    "perf_save_baseline": None,
+    "perf_repeats": 1,
+    "perf_profile": False,
+    "perf_trace": None,
+    "perf_resume": False,
+    "basetemp": None,  # one that the user named is emptied by whoever starts
+    "log_file": None,
     "xmlpath": None,
     "benchmark_save": None,
     "benchmark_autosave": False,
@@ -98,6 +107,8 @@ class Server:
                 _leave()
             if isinstance(request, Request):
                 self._run(number, request, items)
+            elif isinstance(request, messages.Measure):
+                self.desk.reply(number, self._measure(session, request, items))
             else:
                 self.desk.reply(number, self._answer(request, items))
 
@@ -140,6 +151,28 @@ class Server:
             self.desk.reply(number, messages.Verified(status, reason))
         else:
             self.desk.reply(number, messages.Failed(reason))
+
+    def _measure(
+        self, session: pytest.Session, request: messages.Measure, items: dict[str, pytest.Item]
+    ) -> messages.Message:
+        """Run the test as in a run of its own; it asks nobody."""
+        shared, item = session.config.stash[SESSION], items.get(request.case)
+        if item is None:
+            return messages.Failed("no such case here")
+        self.outcome, shared.desk, shared.rows = None, None, []
+        trace = Path(request.trace) if request.trace else None
+        shared.options = replace(shared.options, profile=request.profile, trace=trace)
+        try:
+            item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        except (pytest.exit.Exception, KeyboardInterrupt) as error:
+            print(f"{type(error).__name__}: {error}", file=sys.stderr)
+            _leave(1)
+        finally:
+            shared.desk = self.desk
+        if not shared.rows:
+            _, reason = self.outcome or (Status.RAISED, "the test never called perf(...)")
+            return messages.Failed(reason)
+        return messages.Measured(asdict(shared.rows[-1]))
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:

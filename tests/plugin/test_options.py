@@ -63,7 +63,7 @@ def test_several_thread_counts(project):
         ("test_it.py::test_it[1threads]", 1),
         ("test_it.py::test_it[2threads]", 2),
     ]
-    result.stdout.fnmatch_lines(["cpu, 1 thread", "cpu, 2 threads"])
+    result.stdout.fnmatch_lines(["cpu, 1 thread, system heap", "cpu, 2 threads, system heap"])
 
 
 @pytest.mark.skipif(not hasattr(os, "sched_getaffinity"), reason="needs Linux")

@@ -328,7 +328,7 @@ def test_progress_and_summary(project):
     result.stdout.re_match_lines(
         [
             r"test_it.py::test_exp [\d.]+ [num]s ",
-            r"cpu, 1 thread$",
+            r"cpu, 1 thread, system heap$",
             r"case +backend +median +spread +ratio +GB/s +of copy +error",
             r"it: exp +exp +[\d.]+ [num]s +[\d.]+% +[\d.]+ +\d+%",
             r"1 of 1 cases: 1 ok$",

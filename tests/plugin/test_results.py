@@ -66,13 +66,16 @@ def test_truncated(tmp_path, keep):
         ("[]", "not a rightfast results file"),
         ("3", "not a rightfast results file"),
         ('{"benchmarks": []}', "read by --benchmark-compare"),
-        ('{"schema": 2, "rows": []}', r"(?s)another schema.*expected: 1.*got: +2"),
-        ('{"schema": "1", "rows": []}', "another schema"),
+        ("", r"(?s)no complete JSON.*got: +an empty file"),
+        ('{"schema": 1, "rows": []}', r"(?s)an older schema.*expected: 2.*got: +1.*remedy"),
+        ('{"schema": 3, "rows": []}', r"(?s)another schema.*expected: 2.*got: +3"),
+        ('{"schema": "2", "rows": []}', "another schema"),
+        ('{"schema": 1, "kind": "gate", "cases": []}', "the report of a gate"),
         ('{"schema": true, "rows": []}', "another schema"),
-        ('{"schema": 1}', "no rows"),
-        ('{"schema": 1, "rows": {}}', "no rows"),
-        ('{"schema": 1, "rows": [3]}', "row 0 does not fit"),
-        ('{"schema": 1, "rows": [{"id": "a"}]}', "row 0 does not fit"),
+        ('{"schema": 2}', "no rows"),
+        ('{"schema": 2, "rows": {}}', "no rows"),
+        ('{"schema": 2, "rows": [3]}', "row 0 does not fit"),
+        ('{"schema": 2, "rows": [{"id": "a"}]}', "row 0 does not fit"),
         ("\x00\x01", "no complete JSON"),
     ],
 )
@@ -111,6 +114,8 @@ def test_no_file_no_text(tmp_path):
         {"counters": []},
         {"error": "small"},
         {"role": "boss"},
+        {"processes": [3, 1]},
+        {"heap": 1},
     ],
     ids=str,
 )
@@ -172,7 +177,7 @@ def test_a_place_that_cannot_be_written(tmp_path):
 
 
 def test_documented():
-    assert SCHEMA == 1
+    assert SCHEMA == 2
     for name in Row.__dataclass_fields__:
         assert name in (Row.__doc__ or ""), name
 

@@ -68,4 +68,6 @@ def test_compared_with_a_stored_run():
 def test_one_table_for_each_device_and_thread_count():
     rows = [row("a", 1.0, threads=2), row("b", 1.0), row("c", 1.0, device="cuda")]
     titles = list(tables(rows))[::2]
-    assert titles == ["cpu, 1 thread", "cpu, 2 threads", "cuda, 1 thread"]
+    assert titles == [
+        f"{where}, system heap" for where in ("cpu, 1 thread", "cpu, 2 threads", "cuda, 1 thread")
+    ]

@@ -1,77 +1,18 @@
-"""Stored rows for other programs: CSV, and the records of PyTorch's benchmark dashboard (v3)."""
+"""Rows as records of PyTorch's benchmark dashboard, version 3."""
 
 from __future__ import annotations
 
-import argparse
-import csv
-import io
 import json
-import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import fields
-from pathlib import Path
 from typing import Any
 
-from .errors import PerfError
-from .results import Row, load, write_atomically
+from .rows import Row
 from .tables import short
 
-# Columns of their own, or not a single value.
-LEFT_OUT = ("samples", "host", "counters", "environment", "errors", "clocks", "state", "inexact")
 DEPENDENCIES = {"torch": "pytorch/pytorch", "triton": "triton-lang/triton", "numpy": "numpy/numpy"}
 
 
-def add_command(commands: Any) -> None:
-    """`rightfast export RUN.json --format csv|pytorch -o FILE`."""
-    parser = commands.add_parser("export", help="rows of --perf-json as CSV or dashboard records")
-    parser.add_argument("files", nargs="+", type=Path, metavar="RUN.json")
-    parser.add_argument("--format", choices=tuple(FORMATS), required=True)
-    parser.add_argument("-o", "--output", type=Path, metavar="FILE", help="default: print it")
-
-
-def run(chosen: argparse.Namespace) -> int:
-    """Returns the exit code."""
-    try:
-        rows = [row for file in chosen.files for row in load(file)]
-        text = FORMATS[chosen.format](rows)
-        if chosen.output is None:
-            sys.stdout.write(text)
-        else:
-            write_atomically(chosen.output, text)
-    except PerfError as error:
-        print(f"rightfast: {error}", file=sys.stderr)
-        return 2
-    return 0
-
-
-def as_csv(rows: Sequence[Row]) -> str:
-    """A line for each row; counters and environment have a column for each of their names.
-
-    Times are in seconds per call. What was not measured is empty.
-    """
-    counted = sorted({name for row in rows for name in row.counters})
-    known = sorted({name for row in rows for name in row.environment})
-    plain = [f.name for f in fields(Row) if f.name not in LEFT_OUT]
-    headers = [*plain, "median", "least", "most", "spread", "rounds"]
-    headers += [f"counter.{name}" for name in counted] + [f"environment.{name}" for name in known]
-    file = io.StringIO()
-    writer = csv.writer(file, lineterminator="\n")
-    writer.writerow(headers)
-    for row in rows:
-        line = [getattr(row, name) for name in plain]
-        line += [row.median, min(row.samples, default=None), max(row.samples, default=None)]
-        line += [row.spread, len(row.samples)]
-        line += [row.counters.get(name) for name in counted]
-        line += [_cell(row.environment.get(name)) for name in known]
-        writer.writerow(line)
-    return file.getvalue()
-
-
-def _cell(value: Any) -> Any:
-    return " ".join(map(str, value)) if isinstance(value, list) else value
-
-
-def as_pytorch(rows: Sequence[Row]) -> str:
+def as_json(rows: Sequence[Row]) -> str:
     """Records as in the table `oss_ci_benchmark_v3` of pytorch/test-infra, one for each metric.
 
     Timestamps, repository, commit and workflow are added by whoever uploads them. A wrong case has
@@ -135,6 +76,3 @@ def _dependencies(row: Row) -> dict[str, dict[str, Any]]:
         for name, version in known.items()
         if version
     }
-
-
-FORMATS = {"csv": as_csv, "pytorch": as_pytorch}
