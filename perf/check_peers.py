@@ -38,6 +38,12 @@ PEERS = {
         cases.to_bands,
         cases.from_bands,
     ),
+    "chuchichaestli": (
+        cases.by_chuchichaestli,
+        cases.by_chuchichaestli_inverse,
+        cases.to_keyed,
+        cases.from_keyed,
+    ),
 }
 
 

@@ -169,6 +169,22 @@ def by_pytorch_wavelets_inverse(coefficients, spec):
     return _module(name, wave=spec.wavelet, mode=spec.mode)(coefficients)
 
 
+def by_chuchichaestli(x, spec):
+    dwt = pytest.importorskip("chuchichaestli.dwt", reason=CHUCHICHAESTLI)
+    return dwt.wavedecn(x, spec.wavelet, spec.mode, spec.level, axes=spec.axes)
+
+
+def by_chuchichaestli_inverse(coefficients, spec):
+    dwt = pytest.importorskip("chuchichaestli.dwt", reason=CHUCHICHAESTLI)
+    return dwt.waverecn(coefficients, spec.wavelet, spec.mode, axes=spec.axes)
+
+
+CHUCHICHAESTLI = (
+    "chuchichaestli is not installed: an optional peer, GPL; pip install --no-deps chuchichaestli, "
+    "and g++ and ninja, by which it compiles itself at its first call"
+)
+
+
 # Their layouts.
 
 
@@ -188,6 +204,25 @@ def to_bands(coefficients, spec):
     if len(spec.shape) == 2:
         details = [torch.stack(detail, dim=2) for detail in details]
     return (low, details[::-1]), spec
+
+
+def to_keyed(coefficients, spec):
+    """Each level's details by key, in one dimension and two as well."""
+    names = {1: ("d",), 2: ("da", "ad", "dd")}.get(len(spec.shape))
+    if names is None:
+        return coefficients, spec
+    low, *details = coefficients
+    levels = ([d] if torch.is_tensor(d) else d for d in details)
+    return [low, *(dict(zip(names, level, strict=True)) for level in levels)], spec
+
+
+def from_keyed(result):
+    low, *details = result
+    if len(details[0]) == 1:
+        return [low, *(level["d"] for level in details)]
+    if len(details[0]) == 3:
+        return [low, *((level["da"], level["ad"], level["dd"]) for level in details)]
+    return result
 
 
 def from_bands(result):
@@ -239,6 +274,7 @@ def pyramid(request):
     pywt=peer(by_pywt, prepare=to_numpy),
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
+    chuchichaestli=peer(by_chuchichaestli, output=from_keyed),
 )
 def test_forward(perf, signal, backend):
     perf(backend, case=signal)
@@ -250,6 +286,7 @@ def test_forward(perf, signal, backend):
     pywt=peer(by_pywt_inverse, prepare=to_numpy),
     ptwt=peer(by_ptwt_inverse, prepare=to_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets_inverse, prepare=to_bands),
+    chuchichaestli=peer(by_chuchichaestli_inverse, prepare=to_keyed),
 )
 def test_inverse(perf, pyramid, backend):
     perf(backend, case=pyramid)
@@ -260,6 +297,7 @@ def test_inverse(perf, pyramid, backend):
     torch=by_torch,
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
+    chuchichaestli=peer(by_chuchichaestli, output=from_keyed),
 )
 def test_gradient(perf, signal, backend):
     perf(backend, case=signal, backward="with_forward")

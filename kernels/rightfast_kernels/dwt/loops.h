@@ -7,12 +7,12 @@
 namespace rightfast {
 
 // Rows to sum with weights into two outputs: the first `only0` rows into the first output alone,
-// the next `both` into both, the last `only1` into the second alone.
+// the next `only1` into the second alone, the last `both` into both.
 template <class T>
 struct Rows {
   const T* const* rows;
   const T *weight0, *weight1;
-  int only0, both, only1;
+  int only0, only1, both;
 };
 
 template <class T>

@@ -46,7 +46,9 @@ ALWAYS_INLINE void accumulate(const Rows<T>& r, int64_t i,
   int s = 0;
   for (; s < r.only0; ++s)
     for (int v = 0; v < N; ++v) a[v] += r.weight0[s] * load<T, W>(r.rows[s] + i + v * W);
-  for (; s < r.only0 + r.both; ++s) {
+  for (; s < r.only0 + r.only1; ++s)
+    for (int v = 0; v < N; ++v) b[v] += r.weight1[s] * load<T, W>(r.rows[s] + i + v * W);
+  for (; s < r.only0 + r.only1 + r.both; ++s) {
     const T w0 = r.weight0[s], w1 = r.weight1[s];
     const T* row = r.rows[s] + i;
     for (int v = 0; v < N; ++v) {
@@ -55,8 +57,6 @@ ALWAYS_INLINE void accumulate(const Rows<T>& r, int64_t i,
       b[v] += w1 * x;
     }
   }
-  for (; s < r.only0 + r.both + r.only1; ++s)
-    for (int v = 0; v < N; ++v) b[v] += r.weight1[s] * load<T, W>(r.rows[s] + i + v * W);
 }
 
 // Lanes of two vectors of W, in an order: even ones, odd ones, and back. A vector of 32 bytes has

@@ -6,11 +6,12 @@
 A synthesis is the adjoint of an analysis by the reconstruction filters, so these two serve
 decomposition and reconstruction, and each is the gradient of the other. The operators
 ``rightfast::dwt_down`` and ``rightfast::dwt_up`` are differentiable any number of times, have
-shapes for the compiler and a rule for vmap; plan.h describes their lists.
+shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes their lists.
 
 Where the extension was not built, `available` is False and nothing else here may be called.
 """
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,6 +20,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from rightfast_kernels.dwt.native_rules import register
 from rightfast_kernels.dwt.reference import borders
 
 # PyWavelets' numbers, which plan.h has, too.
@@ -34,14 +36,26 @@ MODES = (
     "antireflect",
 )
 MOST_AXES = 6
+SETS = ("avx512", "avx2", "baseline")
 DTYPES = (torch.float32, torch.float64)
 
 
 def _load() -> bool:
     built = sorted(Path(__file__).parents[1].glob("_native*.so"))
     if built:
+        _check_environment()
         torch.ops.load_library(str(built[0]))  # type: ignore[no-untyped-call]
     return bool(built)
+
+
+def _check_environment() -> None:
+    """Raises ValueError if RIGHTFAST_CPU names no instruction set: a slip would go unseen."""
+    asked = os.environ.get("RIGHTFAST_CPU", "")
+    if asked and asked not in SETS:
+        raise ValueError(
+            f"expected RIGHTFAST_CPU as one of {SETS}, got {asked!r}; unset it for the widest set "
+            "that this processor has"
+        )
 
 
 available = _load()
@@ -114,6 +128,11 @@ def takes(x: Tensor) -> bool:
     )
 
 
+def takes_complex(x: Tensor) -> bool:
+    """The same, or a complex tensor, which goes as pairs."""
+    return takes(torch.view_as_real(x) if x.is_complex() and not x.is_conj() else x)
+
+
 def down(x: Tensor, plan: Plan) -> list[Tensor]:
     """All bands of the contiguous signal ``x``; not recorded by autograd."""
     found: list[Tensor] = _run("dwt_down", x, plan)
@@ -124,6 +143,25 @@ def up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
     """The signal from contiguous ``bands``; not recorded by autograd."""
     found: Tensor = _run("dwt_up", list(bands), plan)
     return found
+
+
+def down_into(x: Tensor, plan: Plan, out: Sequence[Tensor]) -> None:
+    """`down` into contiguous tensors, which share no memory with one another nor with ``x``."""
+    _run("dwt_down_into", x, plan, list(out))
+    _written(out)
+
+
+def up_into(bands: Sequence[Tensor], plan: Plan, out: Tensor) -> None:
+    """`up` into a contiguous tensor, which shares no memory with the bands."""
+    _run("dwt_up_into", list(bands), plan, out)
+    _written([out])
+
+
+def _written(out: Sequence[Tensor]) -> None:
+    """Tells autograd, which may have kept one of them for a backward pass to come."""
+    for x in out:
+        if not x.is_inference():
+            torch.autograd.graph.increment_version(x)
 
 
 def recorded_down(x: Tensor, plan: Plan) -> list[Tensor]:
@@ -152,13 +190,13 @@ def cpu(name: str = "") -> str:
     return chosen
 
 
-def _run(name: str, data: Any, plan: Plan) -> Any:
+def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
     operator = _OPERATORS[name]
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
-        return operator(data, plan.ints, plan.taps)
+        return operator(data, plan.ints, plan.taps, *out)
     data = [_real(x) for x in data] if isinstance(data, list) else _real(data)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
-    return operator.redispatch(_CPU, data, plan.ints, plan.taps)
+    return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
 
 
 def _real(x: Tensor) -> Tensor:
@@ -171,74 +209,8 @@ def _real(x: Tensor) -> Tensor:
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
-def _read(plan: Sequence[int]) -> tuple[list[int], list[list[int]], list[int]]:
-    """(dimensions, for each level n and length of each axis in turn, bands that are there)."""
-    axes, depth = plan[0], plan[1]
-    dims = list(plan[2 : 2 + 4 * axes : 4])
-    start, step = 2 + 4 * axes, 2 * axes + 1
-    levels = [list(plan[start + i * step :][:step]) for i in range(depth)]
-    return dims, [level[:-1] for level in levels], [level[-1] for level in levels]
-
-
-def _shape(like: Sequence[int], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
-    shape = list(like)
-    for dim, size in zip(dims, sizes, strict=True):
-        shape[dim] = size
-    return shape
-
-
-def _fake_down(x: Tensor, plan: list[int], taps: list[float]) -> list[Tensor]:
-    dims, lengths, present = _read(plan)
-    found = []
-    for level in reversed(range(len(lengths))):
-        first = 0 if level == len(lengths) - 1 else 1
-        shape = _shape(x.shape, dims, lengths[level][1::2])
-        found += [
-            x.new_empty(shape)
-            for band in range(first, 1 << len(dims))
-            if present[level] >> band & 1
-        ]
-    return found
-
-
-def _fake_up(bands: list[Tensor], plan: list[int], taps: list[float]) -> Tensor:
-    dims, lengths, _ = _read(plan)
-    return bands[0].new_empty(_shape(bands[0].shape, dims, lengths[0][0::2]))
-
-
-def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.plan = inputs[1:]
-
-
-def _backward_down(ctx: Any, grads: list[Tensor]) -> Any:
-    contiguous = [g.contiguous() for g in grads]
-    return torch.ops.rightfast.dwt_up(contiguous, *ctx.plan), None, None
-
-
-def _backward_up(ctx: Any, grad: Tensor) -> Any:
-    return torch.ops.rightfast.dwt_down(grad.contiguous(), *ctx.plan), None, None
-
-
-def _vmap_down(info: Any, in_dims: Any, x: Tensor, plan: Any, taps: Any) -> Any:
-    bands = torch.ops.rightfast.dwt_down(x.movedim(in_dims[0], 0).contiguous(), plan, taps)
-    return bands, [0] * len(bands)
-
-
-def _vmap_up(info: Any, in_dims: Any, bands: Any, plan: Any, taps: Any) -> Any:
-    moved = [
-        (b.expand(info.batch_size, *b.shape) if d is None else b.movedim(d, 0)).contiguous()
-        for b, d in zip(bands, in_dims[0], strict=True)
-    ]
-    return torch.ops.rightfast.dwt_up(moved, plan, taps), 0
-
-
 _OPERATORS: dict[str, Any] = {}
 if available:
-    _OPERATORS = {n: getattr(torch.ops.rightfast, n).default for n in ("dwt_down", "dwt_up")}
-    for _name, _fake, _backward, _vmap in (
-        ("rightfast::dwt_down", _fake_down, _backward_down, _vmap_down),
-        ("rightfast::dwt_up", _fake_up, _backward_up, _vmap_up),
-    ):
-        torch.library.register_fake(_name, _fake)
-        torch.library.register_autograd(_name, _backward, setup_context=_keep)
-        torch.library.register_vmap(_name, _vmap)
+    _names = ("dwt_down", "dwt_up", "dwt_down_into", "dwt_up_into")
+    _OPERATORS = {name: getattr(torch.ops.rightfast, name).default for name in _names}
+    register()

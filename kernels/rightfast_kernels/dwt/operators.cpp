@@ -2,6 +2,8 @@
 //
 //   rightfast::dwt_down(x, plan, taps) -> [low band, details of the deepest level, ..., the first]
 //   rightfast::dwt_up(bands, plan, taps) -> x      the adjoint of dwt_down for the same lists
+//   rightfast::dwt_down_into(x, plan, taps, out), dwt_up_into(bands, plan, taps, out)
+//                                          the same into contiguous tensors that are there
 //   rightfast::dwt_cpu(name) -> name               which instruction set to use, see loops.h
 //
 // A synthesis is the adjoint of an analysis by the reconstruction filters, so that the two serve
@@ -13,6 +15,7 @@
 #include <string>
 #include <vector>
 
+#include "pages.h"
 #include "plan.h"
 
 namespace rightfast {
@@ -39,71 +42,112 @@ Tensor empty(const Ints& shape, ScalarType dtype) {
       shape.size(), shape.data(), strides.data(),
       wide ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32(),
       aoti_torch_device_type_cpu(), 0, &made));
-  return Tensor(made);
+  Tensor result(made);
+  ask_huge_pages(result.mutable_data_ptr(), result.numel() * (wide ? 8 : 4));
+  return result;
+}
+
+bool is_wide(const Tensor& t, const char* what) {
+  const ScalarType dtype = t.scalar_type();
+  check(t, dtype == ScalarType::Double ? dtype : ScalarType::Float, what);
+  return dtype == ScalarType::Double;
+}
+
+// The bands in order, as pointers; the low band, if there is one, apart from the details.
+template <class P, class Get>
+P split_off_low(bool has_low, const std::vector<Tensor>& bands, std::vector<P>& details, Get get) {
+  for (const Tensor& band : bands) details.push_back(get(band));
+  if (!has_low) return nullptr;
+  const P low = details.front();
+  details.erase(details.begin());
+  return low;
+}
+
+// The shapes of the bands that are there, in order.
+template <class T>
+std::vector<Ints> band_shapes(const Plan<T>& plan) {
+  std::vector<Ints> shapes;
+  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
+    for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)
+      if (level->has(k)) shapes.push_back(plan.band_shape(*level));
+  return shapes;
 }
 
 template <class T>
-std::vector<Tensor> down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
-                         ScalarType dtype) {
+void check_bands(const Plan<T>& plan, const std::vector<Tensor>& bands, ScalarType dtype) {
+  const std::vector<Ints> shapes = band_shapes(plan);
+  STD_TORCH_CHECK(bands.size() == shapes.size(), "expected ", shapes.size(), " bands, got ",
+                  bands.size());
+  for (size_t i = 0; i < bands.size(); ++i) {
+    STD_TORCH_CHECK(shape_of(bands[i]) == shapes[i],
+                    "expected bands as planned, got another one at place ", i);
+    check(bands[i], dtype, "the bands");
+  }
+}
+
+// Fills `bands`, or makes them if there are none.
+template <class T>
+void down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
+          std::vector<Tensor>& bands) {
   const auto kept = planned<T>(shape_of(x), list, taps, true);
   const Plan<T>& plan = *kept;
   STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
-  std::vector<Tensor> bands;
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
-    for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)
-      if (level->has(k)) bands.push_back(empty(plan.band_shape(*level), dtype));
-  if (x.numel() == 0) return bands;
-  std::vector<T*> places;
-  for (const Tensor& band : bands) places.push_back(static_cast<T*>(band.mutable_data_ptr()));
-  T* low = nullptr;
-  if (plan.levels.back().has(0)) {
-    low = places.front();
-    places.erase(places.begin());
-  }
-  transform_down<T>(plan, static_cast<const T*>(x.const_data_ptr()), low, places);
-  return bands;
+  if (bands.empty())
+    for (const Ints& shape : band_shapes(plan)) bands.push_back(empty(shape, x.scalar_type()));
+  else
+    check_bands(plan, bands, x.scalar_type());
+  if (x.numel() == 0) return;
+  std::vector<T*> details;
+  T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {
+    return static_cast<T*>(band.mutable_data_ptr());
+  });
+  transform_down<T>(plan, static_cast<const T*>(x.const_data_ptr()), low, details);
 }
 
+// Fills `x`, or makes it if it is null; returns it.
 template <class T>
 Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<double>& taps,
-          ScalarType dtype) {
+          const Tensor* out) {
   const auto kept = planned<T>(shape_of(bands[0]), list, taps, false);
   const Plan<T>& plan = *kept;
-  size_t at = 0;
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
-    for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)
-      if (level->has(k)) {
-        STD_TORCH_CHECK(at < bands.size() && shape_of(bands[at]) == plan.band_shape(*level),
-                        "expected bands as planned, got another one at place ", at);
-        check(bands[at++], dtype, "the bands");
-      }
-  STD_TORCH_CHECK(at == bands.size(), "expected ", at, " bands, got ", bands.size());
-  Tensor x = empty(plan.signal_shape(), dtype);
+  const ScalarType dtype = bands[0].scalar_type();
+  check_bands(plan, bands, dtype);
+  const Tensor x = out ? *out : empty(plan.signal_shape(), dtype);
+  check(x, dtype, "the signal");
+  STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
   if (x.numel() == 0) return x;
-  std::vector<const T*> places;
-  for (const Tensor& b : bands) places.push_back(static_cast<const T*>(b.const_data_ptr()));
-  const T* low = nullptr;
-  if (plan.levels.back().has(0)) {
-    low = places.front();
-    places.erase(places.begin());
-  }
-  transform_up<T>(plan, low, places, static_cast<T*>(x.mutable_data_ptr()));
+  std::vector<const T*> details;
+  const T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {
+    return static_cast<const T*>(band.const_data_ptr());
+  });
+  transform_up<T>(plan, low, details, static_cast<T*>(x.mutable_data_ptr()));
   return x;
 }
 
+void dwt_down_into(Tensor x, Ints plan, std::vector<double> taps, std::vector<Tensor> out) {
+  STD_TORCH_CHECK(!out.empty(), "expected tensors to fill");
+  is_wide(x, "the signal") ? down<double>(x, plan, taps, out) : down<float>(x, plan, taps, out);
+}
+
 std::vector<Tensor> dwt_down(Tensor x, Ints plan, std::vector<double> taps) {
-  const ScalarType dtype = x.scalar_type();
-  const bool wide = dtype == ScalarType::Double;
-  check(x, wide ? dtype : ScalarType::Float, "the signal");
-  return wide ? down<double>(x, plan, taps, dtype) : down<float>(x, plan, taps, dtype);
+  std::vector<Tensor> made;
+  is_wide(x, "the signal") ? down<double>(x, plan, taps, made) : down<float>(x, plan, taps, made);
+  return made;
+}
+
+Tensor up_any(const std::vector<Tensor>& bands, const Ints& plan, const std::vector<double>& taps,
+              const Tensor* out) {
+  STD_TORCH_CHECK(!bands.empty(), "expected at least one band");
+  return is_wide(bands[0], "the bands") ? up<double>(bands, plan, taps, out)
+                                        : up<float>(bands, plan, taps, out);
+}
+
+void dwt_up_into(std::vector<Tensor> bands, Ints plan, std::vector<double> taps, Tensor out) {
+  up_any(bands, plan, taps, &out);
 }
 
 Tensor dwt_up(std::vector<Tensor> bands, Ints plan, std::vector<double> taps) {
-  STD_TORCH_CHECK(!bands.empty(), "expected at least one band");
-  const ScalarType dtype = bands[0].scalar_type();
-  const bool wide = dtype == ScalarType::Double;
-  check(bands[0], wide ? dtype : ScalarType::Float, "the bands");
-  return wide ? up<double>(bands, plan, taps, dtype) : up<float>(bands, plan, taps, dtype);
+  return up_any(bands, plan, taps, nullptr);
 }
 
 std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
@@ -114,12 +158,16 @@ std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
 STABLE_TORCH_LIBRARY_FRAGMENT(rightfast, m) {
   m.def("dwt_down(Tensor x, int[] plan, float[] taps) -> Tensor[]");
   m.def("dwt_up(Tensor[] bands, int[] plan, float[] taps) -> Tensor");
+  m.def("dwt_down_into(Tensor x, int[] plan, float[] taps, Tensor(a!)[] out) -> ()");
+  m.def("dwt_up_into(Tensor[] bands, int[] plan, float[] taps, Tensor(a!) out) -> ()");
   m.def("dwt_cpu(str name) -> str");
 }
 
 STABLE_TORCH_LIBRARY_IMPL(rightfast, CPU, m) {
   m.impl("dwt_down", TORCH_BOX(&rightfast::dwt_down));
   m.impl("dwt_up", TORCH_BOX(&rightfast::dwt_up));
+  m.impl("dwt_down_into", TORCH_BOX(&rightfast::dwt_down_into));
+  m.impl("dwt_up_into", TORCH_BOX(&rightfast::dwt_up_into));
 }
 
 STABLE_TORCH_LIBRARY_IMPL(rightfast, CompositeExplicitAutograd, m) {

@@ -69,21 +69,24 @@ void accumulate(std::vector<Term>& terms, int64_t source, double w0, double w1) 
   terms.push_back({source, w0, w1});
 }
 
-// Small weights first: what a sum rounds off grows with the partial sums.
+// Small weights first: what a sum rounds off grows with the partial sums. One order serves both
+// outputs, so it goes by the weights of both; what only one of them needs comes before, as a longer
+// filter reaches further than a shorter one by its ends, which are small.
 template <class T>
 void append(Sums<T>& all, std::vector<Term> terms) {
   std::stable_sort(terms.begin(), terms.end(), [](const Term& a, const Term& b) {
-    return std::abs(a.weight0) + std::abs(a.weight1) < std::abs(b.weight0) + std::abs(b.weight1);
+    return a.weight0 * a.weight0 + a.weight1 * a.weight1 <
+           b.weight0 * b.weight0 + b.weight1 * b.weight1;
   });
   Sum sum{static_cast<int64_t>(all.source.size()), 0, 0, 0};
   for (int part = 0; part < 3; ++part)
     for (const Term& t : terms) {
       bool in0 = t.weight0 != 0, in1 = t.weight1 != 0;
-      if (part == 0 ? !(in0 && !in1) : part == 1 ? !(in0 && in1) : !(in1 && !in0)) continue;
+      if (part == 0 ? !(in0 && !in1) : part == 1 ? !(in1 && !in0) : !(in0 && in1)) continue;
       all.source.push_back(t.source);
       all.weight0.push_back(static_cast<T>(t.weight0));
       all.weight1.push_back(static_cast<T>(t.weight1));
-      ++(part == 0 ? sum.only0 : part == 1 ? sum.both : sum.only1);
+      ++(part == 0 ? sum.only0 : part == 1 ? sum.only1 : sum.both);
     }
   all.sums.push_back(sum);
   all.most = std::max(all.most, sum.count());

@@ -25,8 +25,8 @@ struct Fill {
 // apart, so that a tap of 0 is never multiplied (0 * inf is not 0) and costs nothing.
 struct Sum {
   int64_t first;
-  int only0, both, only1;
-  int count() const { return only0 + both + only1; }
+  int only0, only1, both;
+  int count() const { return only0 + only1 + both; }
 };
 
 template <class T>
@@ -37,7 +37,7 @@ struct Sums {
   int most = 0;  // sources in one sum
   Rows<T> at(int64_t i, const T* const* rows) const {
     const Sum& s = sums[i];
-    return {rows, &weight0[s.first], &weight1[s.first], s.only0, s.both, s.only1};
+    return {rows, &weight0[s.first], &weight1[s.first], s.only0, s.only1, s.both};
   }
 };
 

@@ -7,6 +7,8 @@
 #include <memory>
 #include <vector>
 
+#include "pages.h"
+
 namespace rightfast {
 
 // Scratch memory, taken in nested scopes: nothing is allocated once it has grown. Each thread has
@@ -53,6 +55,7 @@ class Arena {
   struct Chunk {
     explicit Chunk(size_t bytes) : memory(new char[bytes + kAlign]), size(bytes) {
       start = memory.get() + (-reinterpret_cast<uintptr_t>(memory.get()) & (kAlign - 1));
+      ask_huge_pages(start, bytes);
     }
     std::unique_ptr<char[]> memory;
     char* start;

@@ -7,7 +7,7 @@
 
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 
 import torch
 from rightfast_kernels.dwt import native
@@ -21,8 +21,7 @@ _default = "auto"
 _last = threading.local()
 
 
-@contextmanager
-def backend(name: str) -> Iterator[None]:
+def backend(name: str) -> AbstractContextManager[None]:
     """The backend of all transforms inside the ``with`` block, in every thread.
 
     "auto" (the default) takes the native kernel for float, half precision and complex tensors
@@ -33,14 +32,21 @@ def backend(name: str) -> Iterator[None]:
 
     Raises ValueError for another name, and for "kernel" if it was not built.
     """
-    global _default
     if name not in BACKENDS:
-        raise ValueError(f"expected a backend of {BACKENDS}, got {name!r}")
+        raise ValueError(
+            f"expected a backend of {BACKENDS}, got {name!r}; 'auto' serves all devices"
+        )
     if name == "kernel" and not native.available:
         raise ValueError(
             "the native kernels were not built: install rightfast with --no-build-isolation where "
             'torch and g++ are, or use backend "auto" or "torch"'
         )
+    return _backend(name)
+
+
+@contextmanager
+def _backend(name: str) -> Iterator[None]:
+    global _default
     before, _default = _default, name
     try:
         yield
@@ -139,16 +145,37 @@ class Native:
             bands = run(x.contiguous(), self.plan)
         return tuple(bands) if self.sorted else tuple(bands[i] for i in self.order)
 
+    def down_into(self, x: Tensor, out: Sequence[Tensor]) -> None:
+        """`down` into contiguous tensors of what ``x`` is computed in, in the same order."""
+        out = self._placed(out)
+        if self.complex:
+            native.down_into(_pairs(x), self.plan, [torch.view_as_real(band) for band in out])
+        else:
+            native.down_into(x.contiguous(), self.plan, out)
+
+    def _placed(self, bands: Sequence[Tensor]) -> Sequence[Tensor]:
+        """Bands in the caller's order as the kernel has them."""
+        if self.sorted:
+            return bands
+        placed: list[Tensor] = [bands[0]] * len(bands)
+        for place, band in zip(self.order, bands, strict=True):
+            placed[place] = band
+        return placed
+
     def up(self, bands: Sequence[Tensor], run: Callable[..., Tensor] = native.up) -> Tensor:
         """The adjoint: the signal from the bands in the same order."""
-        if not self.sorted:
-            placed: list[Tensor] = [bands[0]] * len(bands)
-            for place, band in zip(self.order, bands, strict=True):
-                placed[place] = band
-            bands = placed
+        bands = self._placed(bands)
         if self.complex:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
         return run([b.contiguous() for b in bands], self.plan)
+
+    def up_into(self, bands: Sequence[Tensor], out: Tensor) -> None:
+        """`up` into a contiguous tensor of what the bands are computed in."""
+        bands = self._placed(bands)
+        if self.complex:
+            native.up_into([_pairs(b) for b in bands], self.plan, torch.view_as_real(out))
+        else:
+            native.up_into([b.contiguous() for b in bands], self.plan, out)
 
 
 def _pairs(x: Tensor) -> Tensor:

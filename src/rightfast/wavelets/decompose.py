@@ -19,6 +19,7 @@ from torch import Tensor
 
 from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
+from rightfast.wavelets.out import check_out, read_out, writable, write
 from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
     Axes,
@@ -35,11 +36,16 @@ from rightfast.wavelets.step import (
 STACKED = 1 << 16
 
 
-def decompose(x: Tensor, axes: Axes, depth: int, key: Any = None) -> tuple[Tensor, list[Bands]]:
+def decompose(
+    x: Tensor, axes: Axes, depth: int, key: Any = None, out: Any = None
+) -> tuple[Tensor, list[Bands]]:
     """The approximation after ``depth`` levels and the details, deepest level first.
 
-    ``key``: what to recall a kernel by that serves this call.
+    ``key``: what to recall a kernel by that serves this call; ``out``: tensors to fill, in a
+    structure that `read_out` takes, which are the result then.
     """
+    if out is not None:
+        return _decompose_into(x, axes, depth, out)
     if depth == 0:
         return x, []
     dtype, data = result_dtype(x), computed(x)
@@ -58,6 +64,20 @@ def decompose(x: Tensor, axes: Axes, depth: int, key: Any = None) -> tuple[Tenso
     else:
         flat = _analyse_levels(data, axes, depth, polyphase)
     return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
+
+
+def _decompose_into(x: Tensor, axes: Axes, depth: int, out: Any) -> tuple[Tensor, list[Bands]]:
+    flat, shapes = read_out(out, len(axes), depth), _shapes(x.shape, axes, depth)
+    details = [shape for shape in shapes[:0:-1] for _ in range((1 << len(axes)) - 1)]
+    check_out(flat, [shapes[-1], *details], result_dtype(x), [x])
+    data = computed(x)
+    if depth and kernel_serves((data,), axes) and writable(flat, data.dtype, [x]):
+        _native(tuple(axes), depth, tuple(x.shape), x.is_complex()).down_into(data, flat)
+        note("kernel")
+    else:
+        low, levels = decompose(x, axes, depth)
+        write(flat, [low, *(band for bands in levels for band in bands.values())])
+    return _unflatten(flat, len(axes), depth)
 
 
 def _shapes(shape: Sequence[int], axes: Axes, depth: int) -> list[tuple[int, ...]]:

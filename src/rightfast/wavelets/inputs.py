@@ -1,7 +1,7 @@
 """Reading data and axes: tensors as they are, arrays and lists as PyWavelets reads them."""
 
 import operator
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -29,15 +29,26 @@ _HALF = (torch.float16, torch.bfloat16, torch.complex32)
 def as_tensor(data: Any, what: str = "data") -> Tensor:
     """``data`` itself if a tensor, else the tensor of the array it describes.
 
-    Raises TypeError for what is not numeric and for dtypes that no transform takes.
+    Raises TypeError for what is not numeric or not dense, and for dtypes that no transform takes.
     """
     tensor = data if isinstance(data, Tensor) else _from_array(data, what)
+    if not is_dense(tensor):
+        raise TypeError(
+            f"expected {what} as a dense tensor, got "
+            + ("a nested one" if tensor.is_nested else f"layout {tensor.layout}")
+            + "; convert it first, with .to_dense() or, if nested, .to_padded_tensor(0)"
+        )
     if tensor.dtype not in _COMPUTED:
         raise TypeError(
             f"expected {what} of a real, complex or integer dtype, got {tensor.dtype}; "
             "convert it first, for instance with .float()"
         )
     return tensor
+
+
+def is_dense(x: Tensor) -> bool:
+    """Whether ``x`` has a number, and memory, at every place: neither sparse nor nested."""
+    return x.layout is torch.strided and not x.is_nested
 
 
 def _from_array(data: Any, what: str) -> Tensor:
@@ -86,9 +97,20 @@ def common_dtype(bands: Sequence[Tensor]) -> torch.dtype:
     return torch.complex128 if any(d.is_complex for d in dtypes) else torch.float64
 
 
+def as_integer(value: Any, what: str) -> int:
+    """``value`` as an int, if it is one to Python. Raises TypeError for 2.0 and "2", too."""
+    try:
+        return operator.index(value)
+    except TypeError:
+        raise TypeError(
+            f"expected {what} as an integer, got {value!r} ({type(value).__name__}); "
+            "convert it first, with int()"
+        ) from None
+
+
 def check_axis(axis: Any, ndim: int, what: str = "data") -> int:
-    """``axis`` as a non-negative int. Raises AxisError (a ValueError and IndexError)."""
-    number = operator.index(axis)
+    """``axis`` as a non-negative int. Raises AxisError (a ValueError and IndexError), TypeError."""
+    number = as_integer(axis, "an axis")
     if not -ndim <= number < ndim:
         raise AxisError(
             f"Axis greater than {what} dimensions: got axis {number} for {ndim}-D {what}"
@@ -99,17 +121,29 @@ def check_axis(axis: Any, ndim: int, what: str = "data") -> int:
 def check_axes(axes: Any, ndim: int, caller: str, count: int | None = None) -> list[int]:
     """``axes`` as distinct non-negative ints; None is all of them; one int is one axis.
 
-    Raises ValueError for repeated axes (also 0 and -2 of a 2-D tensor), or not ``count`` axes.
+    Raises ValueError for repeated axes (also 0 and -2 of a 2-D tensor), or not ``count`` axes;
+    TypeError for what is not made of integers.
     """
     if axes is None:
         return list(range(ndim))
-    given = [axes] if hasattr(axes, "__index__") else list(axes)
-    if count is not None and len(given) != count:
-        raise ValueError(f"Expected {count} axes, got {len(given)}: {given}")
+    given = read_axes(axes, count)
     numbers = [check_axis(axis, ndim) for axis in given]
     if len(set(numbers)) != len(numbers):
         raise ValueError(f"The axes passed to {caller} must be unique, got {given}.")
     return numbers
+
+
+def read_axes(axes: Any, count: int | None = None) -> list[Any]:
+    """``axes`` as a list: of one, or of a sequence, array or tensor of them."""
+    if isinstance(axes, (Tensor, np.ndarray)):
+        axes = axes.tolist()
+    if isinstance(axes, Iterable) and not isinstance(axes, str):
+        given = list(axes)
+    else:
+        given = [as_integer(axes, "axes")]
+    if count is not None and len(given) != count:
+        raise ValueError(f"Expected {count} axes, got {len(given)}: {given}")
+    return given
 
 
 def check_length(n: int, mode: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pywt
 from rightfast_kernels.dwt.reference import coeff_len
 
-from rightfast.wavelets.inputs import check_axes
+from rightfast.wavelets.inputs import as_integer, check_axes
 from rightfast.wavelets.modes import as_mode, modes_per_axis, warn
 from rightfast.wavelets.wavelet import Wavelet, as_wavelet, wavelets_per_axis
 
@@ -43,9 +43,10 @@ def dwt_max_level(data_len: int, filter_len: Any) -> int:
     taps = _filter_len(filter_len)
     if taps < 2:
         raise ValueError(f"invalid wavelet filter length {taps}; expected at least 2")
-    if data_len < 0:
-        raise ValueError(f"expected a data length of 0 or more, got {data_len}")
-    return max_level(int(data_len), taps)
+    samples = as_integer(data_len, "a data length")
+    if samples < 0:
+        raise ValueError(f"expected a data length of 0 or more, got {samples}")
+    return max_level(samples, taps)
 
 
 def dwtn_max_level(shape: Sequence[int], wavelet: Any, axes: Any = None) -> int:
@@ -69,7 +70,7 @@ def dwt_coeff_len(data_len: int, filter_len: Any, mode: Any) -> int:
     The second is mode "periodization". ``filter_len`` is F, or a wavelet or its name. Raises
     ValueError unless both lengths are greater than zero.
     """
-    n, taps = operator.index(data_len), _filter_len(filter_len)
+    n, taps = as_integer(data_len, "a data length"), _filter_len(filter_len)
     if n < 1 or taps < 1:
         which, value = ("data_len", n) if n < 1 else ("filter_len", taps)
         raise ValueError(f"Value of {which} must be greater than zero, got {value}.")
@@ -79,13 +80,13 @@ def dwt_coeff_len(data_len: int, filter_len: Any, mode: Any) -> int:
 def check_level(sizes: Sequence[int], wavelets: Sequence[Wavelet], level: Any) -> int:
     """``level`` as an int, the maximum if None.
 
-    Raises ValueError below 0; warns above the maximum, as PyWavelets does.
+    Raises ValueError below 0, TypeError for what is no integer; warns above the maximum.
     """
     pairs = zip(sizes, wavelets, strict=True)
     most = min(max_level(n, wavelet.dec_len) for n, wavelet in pairs)
     if level is None:
         return most
-    wanted = operator.index(level)
+    wanted = as_integer(level, "a level")
     if wanted < 0:
         raise ValueError(f"Level value of {wanted} is too low . Minimum level is 0.")
     if wanted > most:

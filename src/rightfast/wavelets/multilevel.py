@@ -13,6 +13,7 @@ from torch import Tensor
 from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes
 from rightfast.wavelets.lengths import check_level
+from rightfast.wavelets.out import check_out
 from rightfast.wavelets.recall import bands_of_plane, key_of, plane, recall
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.single import check_bands, prepare, prepare_one
@@ -20,7 +21,13 @@ from rightfast.wavelets.step import Axes, Bands
 
 
 def wavedec(
-    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axis: int = -1
+    data: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    level: int | None = None,
+    axis: int = -1,
+    *,
+    out: Any = None,
 ) -> list[Tensor]:
     """Several levels of the discrete wavelet transform along one axis.
 
@@ -28,6 +35,7 @@ def wavedec(
         data: tensor or array-like of any shape.
         wavelet, mode, axis: as in `dwt`.
         level: how many levels; None is `dwt_max_level`; 0 gives back ``[data]``.
+        out: tensors to fill, structured as the result, which they are then; see `dwt`.
 
     Returns:
         ``[cA_n, cD_n, ..., cD_1]``: each level is a `dwt` of the approximation before it.
@@ -36,20 +44,28 @@ def wavedec(
         ValueError: ``level`` below 0, and as `dwt`. Warns if ``level`` is above the maximum.
         TypeError: data that is not numeric, a level that is not an integer.
     """
-    key = key_of("wavedec", [data], wavelet, mode, level, axis)
+    key = None if out is not None else key_of("wavedec", [data], wavelet, mode, level, axis)
     if known := recall(key):
         return list(known.down(data))
     x = as_tensor(data)
-    low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level, key)
+    low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level, key, out)
     return [low, *(bands["d"] for bands in details)]
 
 
-def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> Tensor:
+def waverec(
+    coeffs: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axis: int = -1,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `wavedec`.
 
     Args:
         coeffs: list or tuple ``[cA_n, cD_n, ..., cD_1]``; None stands for zeros.
         wavelet, mode, axis: as given to `wavedec`.
+        out: a tensor to fill, which is the result then; see `idwt`.
 
     Returns:
         The signal; an odd one comes back one sample longer, as in PyWavelets. With one entry,
@@ -60,7 +76,7 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
             neither as long as the details beside it nor one longer, and as `idwt`.
         TypeError: coefficients that are not numeric.
     """
-    key = key_of("waverec", coeffs, wavelet, mode, axis)
+    key = None if out is not None else key_of("waverec", coeffs, wavelet, mode, axis)
     if known := recall(key):
         return known.up(coeffs)
     first, rest = _split(coeffs)
@@ -68,38 +84,54 @@ def waverec(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) 
         if d is not None and not isinstance(d, (Tensor, np.ndarray)):
             raise _wrong_detail(d, "tensors or arrays", "wavedec")
     if not rest:
-        return _level_zero(first)
+        return _level_zero(first, out)
     low = None if first is None else as_tensor(first, "the approximation")
     details = [{} if d is None else {"d": as_tensor(d, "a detail")} for d in rest]
     ndim = _ndim(low, details)
     axes = prepare_one(wavelet, mode, axis, ndim, "coefficient")
-    return reconstruct(low, details, axes, key=key)
+    return reconstruct(low, details, axes, key=key, out=out)
 
 
 def wavedec2(
-    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axes: Any = (-2, -1)
+    data: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    level: int | None = None,
+    axes: Any = (-2, -1),
+    *,
+    out: Any = None,
 ) -> list[Any]:
     """Several levels over two axes: ``[cA_n, (cH_n, cV_n, cD_n), ..., (cH_1, cV_1, cD_1)]``.
 
     Arguments as `wavedec`, with one wavelet and one mode, or two of them, for the two
-    ``axes``; the order of cH, cV and cD is that of `dwt2`. Errors as `wavedec`, and ValueError
-    for data of fewer than two dimensions, repeated axes, or not two axes.
+    ``axes``; ``out`` structured as the result; the order of cH, cV and cD is that of `dwt2`.
+    Errors as `wavedec`, and ValueError for data of fewer than two dimensions, repeated axes, or
+    not two axes.
     """
-    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if _usual(axes) else None
+    usual = out is None and _usual(axes)
+    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if usual else None
     if known := recall(key):
         return bands_of_plane(known.down(data))
     x = as_tensor(data)
     if x.ndim < 2:
         raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
     dims = check_axes(axes, x.ndim, "wavedec2", count=2)
-    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, key)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, key, out)
     return [low, *((bands["da"], bands["ad"], bands["dd"]) for bands in details)]
 
 
-def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
+def waverec2(
+    coeffs: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axes: Any = (-2, -1),
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `wavedec2`; None stands for zeros. Arguments and errors as `waverec`."""
     flat = plane(coeffs)
-    key = key_of("waverec2", flat, wavelet, mode, *axes) if _usual(axes) else None
+    usual = out is None and _usual(axes)
+    key = key_of("waverec2", flat, wavelet, mode, *axes) if usual else None
     if flat and (known := recall(key)):
         return known.up(flat)
     first, rest = _split(coeffs)
@@ -110,15 +142,21 @@ def waverec2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2
         keyed = zip(("da", "ad", "dd"), d, strict=True)
         details.append({k: as_tensor(v, f"band {k!r}") for k, v in keyed if v is not None})
     if not rest:
-        return _level_zero(first)
+        return _level_zero(first, out)
     low = None if first is None else as_tensor(first, "the approximation")
     ndim = _ndim(low, details)
     dims = check_axes(axes, ndim, "waverec2", count=2)
-    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), key=key)
+    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), key=key, out=out)
 
 
 def wavedecn(
-    data: Any, wavelet: Any, mode: Any = "symmetric", level: int | None = None, axes: Any = None
+    data: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    level: int | None = None,
+    axes: Any = None,
+    *,
+    out: Any = None,
 ) -> list[Any]:
     """Several levels over any axes: ``[cA_n, {key: band}, ..., {key: band}]``, deepest first.
 
@@ -132,16 +170,24 @@ def wavedecn(
     dims = check_axes(axes, x.ndim, "wavedecn")
     if not dims:
         raise ValueError("Expected at least one axis to transform, got none.")
-    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, out=out)
     return [low, *details]
 
 
-def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> Tensor:
+def waverecn(
+    coeffs: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axes: Any = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `wavedecn`; missing keys stand for zeros.
 
     Args:
         coeffs: list or tuple ``[cA_n, {key: band}, ..., {key: band}]``; cA_n may be None.
         wavelet, mode, axes: as given to `wavedecn`.
+        out: as for `waverec`.
 
     Returns:
         The signal, as `waverec` along each axis. With one entry, that entry.
@@ -163,7 +209,7 @@ def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = Non
             )
     details = [check_bands(d) for d in rest]
     if not rest:
-        return _level_zero(first)
+        return _level_zero(first, out)
     low = None if first is None else as_tensor(first, "the approximation")
     ndim = _ndim(low, details)
     dims = check_axes(axes, ndim, "waverecn")
@@ -172,7 +218,8 @@ def waverecn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = Non
         raise ValueError(
             f"Expected detail keys of {len(dims)} characters with at least one 'd', got {wrong}."
         )
-    return reconstruct(low, details, prepare(wavelet, mode, dims, ndim), trim_first=False)
+    axes = prepare(wavelet, mode, dims, ndim)
+    return reconstruct(low, details, axes, trim_first=False, out=out)
 
 
 def _usual(axes: Any) -> bool:
@@ -180,13 +227,13 @@ def _usual(axes: Any) -> bool:
 
 
 def _decomposed(
-    x: Tensor, axes: Axes, level: int | None, key: Any = None
+    x: Tensor, axes: Axes, level: int | None, key: Any = None, out: Any = None
 ) -> tuple[Tensor, list[Bands]]:
     sizes, wavelets = [x.shape[dim] for dim, _, _ in axes], [w for _, w, _ in axes]
     depth = check_level(sizes, wavelets, level)
     if key and depth > check_level(sizes, wavelets, None):
         key = None  # which warns every time
-    return decompose(x, axes, depth, key)
+    return decompose(x, axes, depth, key, out)
 
 
 def _split(coeffs: Any) -> tuple[Any, Sequence[Any]]:
@@ -205,10 +252,14 @@ def _wrong_detail(d: Any, expected: str, function: str) -> ValueError:
     )
 
 
-def _level_zero(first: Any) -> Tensor:
+def _level_zero(first: Any, out: Tensor | None) -> Tensor:
     if first is None:
         raise ValueError("At least one coefficient must contain a valid value.")
-    return as_tensor(first, "the approximation")
+    x = as_tensor(first, "the approximation")
+    if out is None:
+        return x
+    check_out([out], [x.shape], x.dtype, [x])
+    return out.copy_(x)
 
 
 def _ndim(low: Tensor | None, details: Sequence[Bands]) -> int:

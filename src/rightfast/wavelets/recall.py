@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from rightfast.wavelets import backends
 from rightfast.wavelets.backends import Native
+from rightfast.wavelets.inputs import is_dense
 from rightfast.wavelets.modes import Modes
 from rightfast.wavelets.wavelet import Wavelet
 
@@ -55,7 +56,7 @@ def key_of(name: str, data: Any, wavelet: Any, mode: Any, *numbers: Any) -> Any:
             return None
         key.append(number)
     for x in data:
-        if type(x) is not Tensor or x.dtype not in _DTYPES or not x.is_cpu:
+        if type(x) is not Tensor or x.dtype not in _DTYPES or not x.is_cpu or not is_dense(x):
             return None
         if recorded and x.requires_grad:
             return None

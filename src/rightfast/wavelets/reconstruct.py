@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rightfast.wavelets.backends import Native, kernel_serves, note
 from rightfast.wavelets.inputs import cast, common_dtype, computed
+from rightfast.wavelets.out import check_out, writable, write
 from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
     Axes,
@@ -39,19 +40,31 @@ def reconstruct(
     axes: Axes,
     trim_first: bool = True,
     key: Any = None,
+    out: Any = None,
 ) -> Tensor:
     """The signal from its approximation and details, deepest first; missing bands are zeros.
 
     Before each step the approximation loses its last sample along each axis where it is one
     longer than the details, which is what an odd length gives; any other difference raises
     ValueError. ``trim_first``: whether this holds for the approximation that is given, too.
-    ``key``: what to recall a kernel by that serves this call.
+    ``key``: what to recall a kernel by that serves this call; ``out``: a tensor to fill, which
+    is the result then.
     """
     levels = _plan(low, details, axes, trim_first)
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
     data = [computed(cast(band, dtype)).contiguous() for band in given]
+    if out is not None:
+        check_out([out], [_shape_above(levels[-1].shape, axes)], dtype, given)
+        if not (kernel_serves(data, axes) and writable([out], data[0].dtype, given)):
+            write([out], [reconstruct(low, details, axes, trim_first)])
+        else:
+            _native(tuple(axes), tuple(levels), data[0].is_complex()).up_into(
+                _trimmed(data, levels), out
+            )
+            note("kernel")
+        return out  # type: ignore[no-any-return]
     if kernel_serves(data, axes):
         mixed = any(band.dtype != dtype for band in given)
         return cast(_by_kernel(data, levels, axes, None if mixed else key), dtype)
@@ -123,8 +136,7 @@ def _shape_above(shape: tuple[int, ...], axes: Axes) -> tuple[int, ...]:
 def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any) -> Tensor:
     low = levels[0].low
     if low is not None and low != levels[0].shape:
-        data[0] = data[0][tuple(slice(n) for n in levels[0].shape)]
-        key = None
+        data, key = _trimmed(data, levels), None
     if torch.compiler.is_compiling():
         uncached = _native.__wrapped__  # a compiler warns of caches
         kernel: Native = uncached(tuple(axes), tuple(levels), data[0].is_complex())
@@ -142,6 +154,13 @@ def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any
         lambda g: kernel.down(g) if native.takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
     )(*data)
     return x
+
+
+def _trimmed(data: Sequence[Tensor], levels: Sequence[Level]) -> list[Tensor]:
+    """The bands, the approximation as long as the details beside it."""
+    if levels[0].low is None:
+        return list(data)
+    return [data[0][tuple(slice(n) for n in levels[0].shape)], *data[1:]]
 
 
 @lru_cache(maxsize=256)

@@ -5,8 +5,9 @@ from typing import Any
 from torch import Tensor
 
 from rightfast.wavelets.decompose import decompose
-from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis
+from rightfast.wavelets.inputs import as_tensor, check_axes, check_axis, read_axes
 from rightfast.wavelets.modes import as_mode, modes_per_axis
+from rightfast.wavelets.out import split_low
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.step import Axes, Bands
 from rightfast.wavelets.wavelet import as_wavelet, wavelets_per_axis
@@ -14,7 +15,9 @@ from rightfast.wavelets.wavelet import as_wavelet, wavelets_per_axis
 Details2 = tuple[Tensor, Tensor, Tensor]
 
 
-def dwt(data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> tuple[Tensor, Tensor]:
+def dwt(
+    data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1, *, out: Any = None
+) -> tuple[Tensor, Tensor]:
     """One level of the discrete wavelet transform along one axis.
 
     Args:
@@ -22,6 +25,7 @@ def dwt(data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> tup
         wavelet: name, `Wavelet`, or PyWavelets' object.
         mode: how the signal continues past its ends, see `Modes`.
         axis: the axis to transform; N samples there.
+        out: two tensors to fill, contiguous ones without a copy; they are the result then.
 
     Returns:
         ``(cA, cD)``, each with floor((N + F - 1) / 2) samples along ``axis`` for a filter of F
@@ -30,20 +34,30 @@ def dwt(data: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> tup
 
     Raises:
         ValueError: unknown wavelet or mode, no such axis (AxisError), an empty axis, or one
-            sample in mode "reflect" or "antireflect".
-        TypeError: data that is not numeric.
+            sample in mode "reflect" or "antireflect"; ``out`` of other shapes or devices,
+            overlapping, or where derivatives are recorded.
+        TypeError: data that is not numeric, ``out`` of a dtype that does not hold the result.
     """
     x = as_tensor(data)
-    low, (details,) = decompose(x, prepare_one(wavelet, mode, axis, x.ndim), 1)
+    low, (details,) = decompose(x, prepare_one(wavelet, mode, axis, x.ndim), 1, out=out)
     return low, details["d"]
 
 
-def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1) -> Tensor:
+def idwt(
+    cA: Any,
+    cD: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axis: int = -1,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `dwt`: one level back along one axis.
 
     Args:
         cA, cD: approximation and detail of one shape; one of them may be None, for zeros.
         wavelet, mode, axis: as given to `dwt`; of the modes only "periodization" matters.
+        out: a tensor to fill, a contiguous one without a copy; it is the result then.
 
     Returns:
         The signal, 2L - F + 2 samples along ``axis`` for L in each band (2L in mode
@@ -52,8 +66,8 @@ def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1
 
     Raises:
         ValueError: both None, bands of different shapes, bands shorter than the filter allows,
-            unknown wavelet or mode, no such axis.
-        TypeError: bands that are not numeric.
+            unknown wavelet or mode, no such axis, and ``out`` as for `dwt`.
+        TypeError: bands that are not numeric, and ``out`` as for `dwt`.
     """
     low = None if cA is None else as_tensor(cA, "cA")
     high = None if cD is None else as_tensor(cD, "cD")
@@ -66,7 +80,7 @@ def idwt(cA: Any, cD: Any, wavelet: Any, mode: Any = "symmetric", axis: int = -1
         )
     ndim = (high if low is None else low).ndim  # type: ignore[union-attr]
     axes = prepare_one(wavelet, mode, axis, ndim, "coefficient")
-    return reconstruct(low, [{} if high is None else {"d": high}], axes)
+    return reconstruct(low, [{} if high is None else {"d": high}], axes, out=out)
 
 
 def prepare(wavelet: Any, mode: Any, dims: list[int], ndim: int) -> Axes:
@@ -80,13 +94,21 @@ def prepare_one(wavelet: Any, mode: Any, axis: Any, ndim: int, what: str = "data
     return [(check_axis(axis, ndim, what) - ndim, as_wavelet(wavelet), as_mode(mode))]
 
 
-def dwtn(data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> dict[str, Tensor]:
+def dwtn(
+    data: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axes: Any = None,
+    *,
+    out: dict[str, Tensor] | None = None,
+) -> dict[str, Tensor]:
     """One level over several axes.
 
     Args:
         data: tensor or array-like of at least one dimension.
         wavelet, mode: as in `dwt`, or a sequence with one for each axis.
         axes: the axes to transform, each once, in any order; None is all of them.
+        out: the bands to fill, all of them by key, as in `dwt`.
 
     Returns:
         The 2^d bands by key: character i, "a" or "d", says which filter ran along ``axes[i]``.
@@ -99,17 +121,27 @@ def dwtn(data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> 
     if x.ndim < 1:
         raise ValueError("Input data must be at least 1D")
     dims = check_axes(axes, x.ndim, "dwtn")
-    low, (details,) = decompose(x, prepare(wavelet, mode, dims, x.ndim), 1)
-    return {"a" * len(dims): low, **details}
+    low_key = "a" * len(dims)
+    into = None if out is None else split_low(out, low_key)
+    low, (details,) = decompose(x, prepare(wavelet, mode, dims, x.ndim), 1, out=into)
+    return {low_key: low, **details}
 
 
-def idwtn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) -> Tensor:
+def idwtn(
+    coeffs: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axes: Any = None,
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `dwtn`.
 
     Args:
         coeffs: bands by key, all of one shape; missing and None bands are zeros.
         wavelet, mode: as given to `dwtn`.
         axes: as given to `dwtn`; None is the first axes, as many as the keys have characters.
+        out: as for `idwt`.
 
     Returns:
         The signal; along each axis as `idwt`. ``coeffs`` is left as it was.
@@ -131,7 +163,7 @@ def idwtn(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = None) 
     if len(dims) != width:
         raise ValueError(f"keys of {width} characters need {width} axes, got {len(dims)}")
     low = bands.pop("a" * width, None)
-    return reconstruct(low, [bands], prepare(wavelet, mode, dims, first.ndim))
+    return reconstruct(low, [bands], prepare(wavelet, mode, dims, first.ndim), out=out)
 
 
 def check_bands(coeffs: Any) -> Bands:
@@ -152,27 +184,42 @@ def check_bands(coeffs: Any) -> Bands:
 
 
 def dwt2(
-    data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)
+    data: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1), *, out: Any = None
 ) -> tuple[Tensor, Details2]:
     """One level over two axes: ``(cA, (cH, cV, cD))``, as PyWavelets orders them.
 
     cH is the band "da" of `dwtn`: high-pass along ``axes[0]``, low-pass along ``axes[1]``; cV
-    is "ad", cD is "dd". Arguments and errors as `dwtn`; ValueError also if there are not two
-    axes or data has fewer than two dimensions.
+    is "ad", cD is "dd". Arguments and errors as `dwtn`, ``out`` structured as the result;
+    ValueError also if there are not two axes or data has fewer than two dimensions.
     """
     x = as_tensor(data)
     if x.ndim < 2:
         raise ValueError(
             f"Input array has fewer dimensions than the specified axes: got {x.ndim}-D data"
         )
-    bands = dwtn(x, wavelet, mode, check_axes(axes, x.ndim, "dwt2", count=2))
-    return bands["aa"], (bands["da"], bands["ad"], bands["dd"])
+    dims = check_axes(axes, x.ndim, "dwt2", count=2)
+    low, (bands,) = decompose(x, prepare(wavelet, mode, dims, x.ndim), 1, out=out)
+    return low, (bands["da"], bands["ad"], bands["dd"])
 
 
-def idwt2(coeffs: Any, wavelet: Any, mode: Any = "symmetric", axes: Any = (-2, -1)) -> Tensor:
+def idwt2(
+    coeffs: Any,
+    wavelet: Any,
+    mode: Any = "symmetric",
+    axes: Any = (-2, -1),
+    *,
+    out: Tensor | None = None,
+) -> Tensor:
     """The inverse of `dwt2`, from ``(cA, (cH, cV, cD))``; any of the four may be None.
 
-    Arguments and errors as `idwtn`.
+    Arguments and errors as `idwtn`; ValueError also for another structure, or not two axes.
     """
-    low, (da, ad, dd) = coeffs
-    return idwtn({"aa": low, "da": da, "ad": ad, "dd": dd}, wavelet, mode, tuple(axes))
+    try:
+        low, (da, ad, dd) = coeffs
+    except (TypeError, ValueError):
+        raise ValueError(
+            "expected bands as dwt2 gives them, (cA, (cH, cV, cD)), got "
+            f"{type(coeffs).__name__}; None stands for a band of zeros"
+        ) from None
+    bands = {"aa": low, "da": da, "ad": ad, "dd": dd}
+    return idwtn(bands, wavelet, mode, read_axes(axes, count=2), out=out)

@@ -32,14 +32,15 @@ class Wavelet:
         self._floats: Bank | None = None
         facts = Facts()
         if filter_bank is not None:
-            bank = list(getattr(filter_bank, "filter_bank", filter_bank))
-            _check_bank(bank)
+            bank = _read_bank(name, getattr(filter_bank, "filter_bank", filter_bank))
             if isinstance(bank[0], Tensor):
                 self._tensors = _even(bank)
             else:
                 self._floats = bank_of(pywt.Wavelet(name or "", bank))
         elif name is None:
-            raise TypeError("Wavelet name or filter bank must be specified.")
+            raise TypeError(
+                "Wavelet name or filter bank must be specified, got neither: see wavelist()"
+            )
         else:
             name, self._floats, facts = _built_in(name)
         self.name = name
@@ -136,6 +137,32 @@ def _built_in(name: Any) -> tuple[str, Bank, Facts]:
         f"Unknown wavelet name {name!r}, check wavelist() for the list of available builtin "
         "wavelets."
     )
+
+
+def _read_bank(name: Any, given: Any) -> list[Any]:
+    """The four filters, each a tensor or a list of floats."""
+    if not isinstance(name, (str, type(None))):
+        raise TypeError(f"expected the name of a wavelet, or None, got {type(name).__name__}")
+    if not isinstance(given, Iterable) or isinstance(given, str):
+        raise TypeError(
+            "expected filters (dec_lo, dec_hi, rec_lo, rec_hi) or an object that has them as its "
+            f"filter_bank, got {type(given).__name__}"
+        )
+    bank = [f if isinstance(f, Tensor) else _floats(f) for f in given]
+    _check_bank(bank)
+    return bank
+
+
+def _floats(taps: Any) -> list[float]:
+    try:
+        if isinstance(taps, str):
+            raise TypeError
+        return [float(tap) for tap in taps]
+    except (TypeError, ValueError):
+        raise TypeError(
+            f"expected a filter as a sequence of real numbers, got {taps!r} "
+            f"({type(taps).__name__}); give four such filters"
+        ) from None
 
 
 def _check_bank(bank: Sequence[Any]) -> None:

@@ -1,0 +1,85 @@
+"""What torch must know of the native operators besides their code: shapes, gradients, vmap."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def register() -> None:
+    """Once the extension is loaded."""
+    for name, fake, backward, vmap in (
+        ("rightfast::dwt_down", _fake_down, _backward_down, _vmap_down),
+        ("rightfast::dwt_up", _fake_up, _backward_up, _vmap_up),
+    ):
+        torch.library.register_fake(name, fake)
+        torch.library.register_autograd(name, backward, setup_context=_keep)
+        torch.library.register_vmap(name, vmap)
+    for name in ("rightfast::dwt_down_into", "rightfast::dwt_up_into"):
+        torch.library.register_fake(name, _fake_into)
+
+
+def _read(plan: Sequence[int]) -> tuple[list[int], list[list[int]], list[int]]:
+    """(dimensions, for each level n and length of each axis in turn, bands that are there)."""
+    axes, depth = plan[0], plan[1]
+    dims = list(plan[2 : 2 + 4 * axes : 4])
+    start, step = 2 + 4 * axes, 2 * axes + 1
+    levels = [list(plan[start + i * step :][:step]) for i in range(depth)]
+    return dims, [level[:-1] for level in levels], [level[-1] for level in levels]
+
+
+def _shape(like: Sequence[int], dims: Sequence[int], sizes: Sequence[int]) -> list[int]:
+    shape = list(like)
+    for dim, size in zip(dims, sizes, strict=True):
+        shape[dim] = size
+    return shape
+
+
+def _fake_down(x: Tensor, plan: list[int], taps: list[float]) -> list[Tensor]:
+    dims, lengths, present = _read(plan)
+    found = []
+    for level in reversed(range(len(lengths))):
+        first = 0 if level == len(lengths) - 1 else 1
+        shape = _shape(x.shape, dims, lengths[level][1::2])
+        found += [
+            x.new_empty(shape)
+            for band in range(first, 1 << len(dims))
+            if present[level] >> band & 1
+        ]
+    return found
+
+
+def _fake_up(bands: list[Tensor], plan: list[int], taps: list[float]) -> Tensor:
+    dims, lengths, _ = _read(plan)
+    return bands[0].new_empty(_shape(bands[0].shape, dims, lengths[0][0::2]))
+
+
+def _fake_into(data: Any, plan: list[int], taps: list[float], out: Any) -> None:
+    pass
+
+
+def _keep(ctx: Any, inputs: Any, output: Any) -> None:
+    ctx.plan = inputs[1:]
+
+
+def _backward_down(ctx: Any, grads: list[Tensor]) -> Any:
+    contiguous = [g.contiguous() for g in grads]
+    return torch.ops.rightfast.dwt_up(contiguous, *ctx.plan), None, None
+
+
+def _backward_up(ctx: Any, grad: Tensor) -> Any:
+    return torch.ops.rightfast.dwt_down(grad.contiguous(), *ctx.plan), None, None
+
+
+def _vmap_down(info: Any, in_dims: Any, x: Tensor, plan: Any, taps: Any) -> Any:
+    bands = torch.ops.rightfast.dwt_down(x.movedim(in_dims[0], 0).contiguous(), plan, taps)
+    return bands, [0] * len(bands)
+
+
+def _vmap_up(info: Any, in_dims: Any, bands: Any, plan: Any, taps: Any) -> Any:
+    moved = [
+        (b.expand(info.batch_size, *b.shape) if d is None else b.movedim(d, 0)).contiguous()
+        for b, d in zip(bands, in_dims[0], strict=True)
+    ]
+    return torch.ops.rightfast.dwt_up(moved, plan, taps), 0
