@@ -20,7 +20,7 @@ from .verdicts import Verdict
 HEADERS = ("case", "verdict", "base", "head", "ratio", "interval", "visible", "floor")
 NUMBERS = HEADERS[2:]
 QUIET = (Verdict.SAME, Verdict.FASTER)
-MOST_ROWS, MOST_FINDINGS, MOST_NOTES = 60, 40, 10
+MOST_ROWS, MOST_FINDINGS, MOST_OF_CASE, MOST_NOTES = 60, 40, 8, 10
 LONGEST = 60000  # GitHub takes 65,536 characters
 
 
@@ -109,14 +109,15 @@ def _row(case: Case) -> list[str]:
 
 
 def _findings(case: Case) -> Iterator[str]:
-    for finding in case.findings:
-        if finding.verdict not in QUIET or finding.accepted is not None:
-            yield _finding(case, finding)
+    """One line, or none; a case of many findings names itself once."""
+    shown = [f for f in case.findings if f.verdict not in QUIET or f.accepted is not None]
+    if shown:
+        yield f"- {escape(case.name)}: {'; '.join(map(_finding, shown[:MOST_OF_CASE]))}"
 
 
-def _finding(case: Case, finding: Finding) -> str:
+def _finding(finding: Finding) -> str:
     excused = f" (accepted: {escape(finding.accepted)})" if finding.accepted is not None else ""
-    return f"- **{finding.verdict}** {escape(case.name)}: {escape(finding.reason)}{excused}"
+    return f"**{finding.verdict}** {escape(finding.reason)}{excused}"
 
 
 def _rest(there: int, shown: int, what: str) -> list[str]:

@@ -14,7 +14,10 @@ from pathlib import Path
 
 import yaml
 
+import pytest_rightfast
+
 ROOT = Path(__file__).parents[2]
+SOURCE = Path(pytest_rightfast.__file__).parents[1]  # a copy, where a mutant is tested
 
 
 @dataclass
@@ -74,4 +77,4 @@ def plain_environment() -> dict[str, str]:
     """Without what a runner, or the gate's own variables, would have set."""
     own = ("GITHUB_", "RIGHTFAST_", "RUNNER_", "PYTEST_")
     kept = {k: v for k, v in os.environ.items() if not k.startswith(own)}
-    return {**kept, "PYTHONPATH": str(ROOT / "src")}
+    return {**kept, "PYTHONPATH": str(SOURCE)}

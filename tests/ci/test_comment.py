@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 
 import pytest
 import steps
 from hub import REPOSITORY, SHA, Hub, comment, pull, serve
 from reports import case, report, zipped
 
-ACTION = steps.ROOT / "comment" / "action.yml"
 MARK = "<!-- rightfast: rightfast -->"
 
 
@@ -34,10 +34,13 @@ def post(hub, tmp_path):
         }
         file = tmp_path / "event.json"
         file.write_text(json.dumps({"workflow_run": found}))
+        shutil.copytree(steps.ROOT / "comment", tmp_path / "comment", dirs_exist_ok=True)
+        if not (tmp_path / "src").exists():
+            (tmp_path / "src").symlink_to(steps.SOURCE)
         with serve(hub) as address:
             env = {**steps.plain_environment(), "GITHUB_EVENT_PATH": str(file)}
             env |= {"GITHUB_API_URL": address, "GITHUB_REPOSITORY": REPOSITORY}
-            ran = steps.run(ACTION, {}, tmp_path, tmp_path, env)
+            ran = steps.run(tmp_path / "comment" / "action.yml", {}, tmp_path, tmp_path, env)
         return ran
 
     return run
@@ -59,7 +62,7 @@ def test_the_report_becomes_one_comment(hub, post):
     assert lines[1] == "## rightfast: failed (slower, exit 10): 1 same, 1 slower"
     assert "| a&#58; b | slower | 2 ms | 2 ms | 1.200x | 1.100-1.300 | &#43;5.0% | 1.0% |" in lines
     assert text.index("| a&#58; b |") < text.index("| a&#58; a |")  # what fails comes first
-    assert "- **slower** perf/test&#95;a.py&#58;&#58;test&#95;b: ratio 1.2" in lines
+    assert "- perf/test&#95;a.py&#58;&#58;test&#95;b: **slower** ratio 1.2" in lines
     assert (
         "[the run](https://hub.example/owner/project/actions/runs/5) concluded as failure" in text
     )

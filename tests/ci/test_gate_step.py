@@ -59,7 +59,7 @@ def act(tmp_path):
 def made_up(act, tmp_path):
     """The action with a gate that ends as it is told."""
     package = tmp_path / "fake" / "pytest_rightfast"
-    shutil.copytree(steps.ROOT / "src" / "pytest_rightfast", package)
+    shutil.copytree(steps.SOURCE / "pytest_rightfast", package)
     (package / "__main__.py").write_text(MADE_UP)
 
     def run(code=0, markdown="## report", inputs=None, **environment):
