@@ -84,61 +84,83 @@ def check_out(
 
 
 def _check_one(tensor: Tensor, shape: tuple[int, ...], dtype: torch.dtype, device: Any) -> None:
-    like = f"torch.empty({shape}, dtype={dtype}, device={str(device)!r})"
     if tuple(tensor.shape) != shape:
-        raise ValueError(f"expected out= of shape {shape}, got {tuple(tensor.shape)}; give {like}")
+        raise ValueError(
+            f"expected out= of shape {shape}, got {tuple(tensor.shape)}; "
+            + _remedy(shape, dtype, device)
+        )
     kept = tensor.dtype.is_complex or (tensor.dtype.is_floating_point and not dtype.is_complex)
     if not kept:  # torch.can_cast, which a compiler does not trace
         raise TypeError(
-            f"expected out= of a dtype that holds {dtype}, got {tensor.dtype}; give {like}"
+            f"expected out= of a dtype that holds {dtype}, got {tensor.dtype}; "
+            + _remedy(shape, dtype, device)
         )
     if tensor.device != device:
-        raise ValueError(f"expected out= on {device}, got {tensor.device}; give {like}")
+        raise ValueError(
+            f"expected out= on {device}, got {tensor.device}; " + _remedy(shape, dtype, device)
+        )
+
+
+def _remedy(shape: tuple[int, ...], dtype: torch.dtype, device: Any) -> str:
+    return f"give torch.empty({shape}, dtype={dtype}, device={str(device)!r})"
 
 
 def _check_memory(out: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    for i, tensor in enumerate(out):
-        repeated = any(s == 0 and n > 1 for s, n in zip(tensor.stride(), tensor.shape, strict=True))
-        if repeated and tensor.numel():
+    """Of tensors with gaps, such as views that interleave, nothing is known: see `writable`."""
+    for tensor in out:
+        if 0 in tensor.stride() and tensor.numel() and _repeats(tensor):
             raise ValueError(
                 "expected each element of out= at a place of its own, got an expanded tensor; "
                 "clone it first"
             )
-        for other in (*out[:i], *inputs):
-            if tensor.is_contiguous() and other.is_contiguous() and _meet(tensor, other):
-                what = "another tensor of out=" if any(other is o for o in out) else "an input"
-                raise ValueError(
-                    f"expected out= in memory of its own, got a tensor that overlaps {what}; "
-                    "clone one of them"
-                )
+    places = [(*_extent(x), True) for x in out if x.is_contiguous() and x.numel()]
+    places += [(*_extent(x), False) for x in inputs if x.is_contiguous() and x.numel()]
+    last = last_out = -1
+    for start, end, written in sorted(places):
+        if start < (last if written else last_out):
+            two = written and start < last_out
+            raise ValueError(
+                "expected out= in memory of its own, got a tensor that overlaps "
+                f"{'another tensor of out=' if two else 'an input'}; clone one of them"
+            )
+        last = max(last, end)
+        last_out = max(last_out, end) if written else last_out
+
+
+def _repeats(x: Tensor) -> bool:
+    return any(s == 0 and n > 1 for s, n in zip(x.stride(), x.shape, strict=True))
 
 
 def _meet(a: Tensor, b: Tensor) -> bool:
-    """Whether two tensors are within reach of the same memory; of contiguous ones: whether they
-    share any."""
-    if a.device != b.device or not a.numel() or not b.numel():
+    """Whether two tensors are within reach of the same memory."""
+    if not a.numel() or not b.numel():
         return False
     (start, end), (first, last) = _extent(a), _extent(b)
     return start < last and first < end
 
 
 def _extent(x: Tensor) -> tuple[int, int]:
+    start, size = x.data_ptr(), x.element_size()
+    if x.is_contiguous():
+        return start, start + x.numel() * size
     reach = sum((n - 1) * s for n, s in zip(x.shape, x.stride(), strict=True))
-    return x.data_ptr(), x.data_ptr() + (reach + 1) * x.element_size()
+    return start, start + (reach + 1) * size
 
 
 def writable(out: Sequence[Tensor], dtype: torch.dtype, inputs: Sequence[Tensor]) -> bool:
     """Whether the kernel, which computes in ``dtype``, may write to ``out`` while it still reads
-    the inputs. If not, the result is made first and copied."""
+    the inputs, all as `check_out` has seen them. If not, the result is made first and copied."""
     if torch.compiler.is_compiling():
         return False
+    inference = torch.is_inference_mode_enabled()
+    gaps = [x for x in inputs if not x.is_contiguous()]
     return all(
-        native.takes_complex(tensor)
-        and tensor.dtype == dtype
+        tensor.dtype == dtype
         and tensor.is_contiguous()
+        and native.takes_complex(tensor)
         and not (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor())
-        and (torch.is_inference_mode_enabled() or not tensor.is_inference())
-        and not any(_meet(tensor, x) for x in inputs)
+        and (inference or not tensor.is_inference())
+        and not any(_meet(tensor, x) for x in gaps)
         for tensor in out
     )
 
