@@ -157,7 +157,7 @@ def _panels(
     columns = min(3, len(lines))
     down = math.ceil(len(lines) / columns)
     figure = Figure(figsize=(max(5.5, 3.9 * columns), 0.9 + 3.1 * down), layout="constrained")
-    axes = figure.subplots(down, columns, squeeze=False).flat
+    axes = list(figure.subplots(down, columns, squeeze=False).flat)
     colours = _colours([], list(dict.fromkeys(name for found in lines.values() for name in found)))
     for axis, (title, found) in zip(axes, lines.items()):
         for name, points in found.items():
@@ -168,7 +168,7 @@ def _panels(
         axis.set_title(title, fontsize=8)
         axis.grid(alpha=0.3)
         finish(axis, [point for points in found.values() for point in points])
-    for axis in list(axes)[len(lines) :]:
+    for axis in axes[len(lines) :]:
         axis.set_visible(False)
     titles = list(groups(rows))
     if len(titles) == 1:

@@ -98,7 +98,9 @@ def _rows_of(path: str | Path, text: str) -> list[Any]:
             f"{path} is no complete JSON: {error}",
             expected="a file written by --perf-json",
             got=f"{len(text)} characters" if text.strip() else "an empty file",
-            remedy="measure again; the file was cut off or is something else",
+            remedy="finish that run: the same command with --perf-resume"
+            if str(path).endswith(".partial")
+            else "measure again; the file was cut off or is something else",
         ) from error
     if not isinstance(content, dict) or "schema" not in content:
         keys = sorted(content)[:5] if isinstance(content, dict) else type(content).__name__

@@ -99,6 +99,8 @@ def _where(row: Row) -> tuple[str, ...]:
 def _title(members: Sequence[Row], peers: Sequence[Row]) -> str:
     row = members[0]
     parts = [row.device, f"{row.threads} thread{'s' if row.threads != 1 else ''}"]
+    asked = sorted({one.threads_asked for one in members} - {row.threads})
+    parts[-1] += f" ({' and '.join(map(str, asked))} asked)" if asked else ""
     parts.append(f"{row.heap} heap")
     if (processes := max(len(one.processes) for one in members)) > 1:
         parts.append(f"median of {processes} processes")

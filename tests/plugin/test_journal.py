@@ -140,6 +140,8 @@ def test_a_journal_that_was_cut_off_keeps_its_whole_lines(tmp_path):
     for cut in range(1, 30):
         journal.path.write_text(text[:-cut])
         assert read(journal.path) == rows[:1]
+    with pytest.raises(ResultsError, match="with --perf-resume"):
+        load(journal.path)
     journal.drop()
     assert list(tmp_path.iterdir()) == []
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -90,6 +91,17 @@ def test_commits_come_in_their_order_not_in_that_of_the_files():
     assert [tick.get_text() for tick in axis.get_xticklabels()] == ["a" * 8, "b" * 8]
     times = list(axis.containers[0].lines[0].get_ydata())
     assert times[0] == pytest.approx(2 * times[1])
+
+
+def test_no_empty_panels():
+    from pytest_rightfast import figures
+
+    four = [*rows(), *rows("b" * 40, "2026-02-01", 0.5)]
+    four += [replace(row, id=row.id + "x", case=row.case + "x") for row in four[:3] + four[9:12]]
+    figure = figures.history(four)
+    assert len(figure.axes) == 6
+    assert [axis.get_visible() for axis in figure.axes] == [True] * 4 + [False] * 2
+    assert all(bool(axis.lines or axis.containers) for axis in figure.axes[:4])
 
 
 @pytest.mark.parametrize(

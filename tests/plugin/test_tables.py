@@ -66,8 +66,13 @@ def test_compared_with_a_stored_run():
 
 
 def test_one_table_for_each_device_and_thread_count():
-    rows = [row("a", 1.0, threads=2), row("b", 1.0), row("c", 1.0, device="cuda")]
+    rows = [row("a", 1.0, threads=2, threads_asked=2), row("b", 1.0), row("c", 1.0, device="cuda")]
     titles = list(tables(rows))[::2]
     assert titles == [
         f"{where}, system heap" for where in ("cpu, 1 thread", "cpu, 2 threads", "cuda, 1 thread")
     ]
+
+
+def test_titles_say_what_was_asked_where_it_is_not_in_force():
+    titles = list(tables([row("a", 1.0, threads=2, threads_asked=4), row("b", 1.0, heap="cold")]))
+    assert titles[::2] == ["cpu, 1 thread, cold heap", "cpu, 2 threads (4 asked), system heap"]
