@@ -320,3 +320,15 @@ def test_marks_of_torch_are_heeded():
         low, high = ours.dwt(torch._efficientzerotensor((32,)), "db1")
         assert not low.any()
         assert not high.any()
+
+
+def test_a_profiler_sees_the_operators_by_name():
+    x = torch.randn(2, 64, requires_grad=True)
+    ours.waverec(ours.wavedec(x, "haar", "zero", 2), "haar", "zero").sum().backward()
+    for step in (x.detach(), x):
+        with torch.profiler.profile() as seen:
+            bands = ours.wavedec(step, "haar", "zero", 2)
+            ours.waverec(bands, "haar", "zero")
+        names = [event.key for event in seen.key_averages()]
+        assert ours.served() == "kernel"
+        assert {"rightfast::dwt_down", "rightfast::dwt_up"} <= set(names)

@@ -19,6 +19,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import profiler as _profiler
 
 from rightfast_kernels.dwt.native_rules import register
 from rightfast_kernels.dwt.reference import borders
@@ -196,7 +197,10 @@ def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
         return operator(data, plan.ints, plan.taps, *out)
     data = [_real(x) for x in data] if isinstance(data, list) else _real(data)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
-    return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
+    if not _profiler._is_profiler_enabled:
+        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
+    with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
+        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
 
 
 def _real(x: Tensor) -> Tensor:
