@@ -67,6 +67,7 @@ def test_load(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("said", "number"),
     [("", 0), (f"{os.getpid()}, python\n", 0), ("1, train\n2, serve\n", 2)],
+    ids=["alone", "itself", "others"],
 )
 def test_shared_gpu(tmp_path, quiet, monkeypatch, said, number):
     def run(command, **keywords):
