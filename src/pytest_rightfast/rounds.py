@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
@@ -105,11 +106,12 @@ class Rounds:
             return ""
         if any(case.samples.lost for case in self.cases):
             return ""  # those cases say why themselves
-        needed = self.watch.spent() * MIN_PAIRS / max(1, self.done)
+        missing = MIN_PAIRS - self.done
+        needed = self.watch.spent() + missing * RESERVE * self.seconds
         return (
             f"no time was judged: the budget of {self.watch.budget:g} s left room for {self.done} "
-            f"of {MIN_PAIRS} pairs; raise --perf-budget to about {needed:.0f} s, or choose fewer "
-            "cases (-k)"
+            f"of {MIN_PAIRS} pairs; raise it (--budget of rightfast gate, --perf-budget of pytest) to "
+            f"about {math.ceil(needed)} s, or choose fewer cases (-k)"
         )
 
     def conclude(self) -> None:

@@ -123,11 +123,24 @@ class OwnSideFinder:
             return own
         for finder in list(sys.meta_path):
             spec = None if finder is self else finder.find_spec(name, path, target)
+            if spec is not None and not bound:
+                spec = self._without_strays(spec)
             if spec is not None and not self._stray(spec, bound):
                 return spec
         raise ModuleNotFoundError(
             f"No module named {name!r} on this side: {self.layout.own} has none", name=name
         )
+
+    def _without_strays(self, spec: ModuleSpec) -> ModuleSpec:
+        """A namespace package without the other side's portions, which pytest's own `pythonpath`
+        puts first."""
+        portions = list(spec.submodule_search_locations or ())
+        kept = [place for place in portions if not _inside(place, self.layout)]
+        if spec.has_location or not kept or kept == portions:
+            return spec
+        apart = ModuleSpec(spec.name, None, is_package=True)
+        apart.submodule_search_locations = kept
+        return apart
 
     def _stray(self, spec: ModuleSpec, bound: bool) -> bool:
         """Outside the side, where the package is the side's own; else in the other side's trees.

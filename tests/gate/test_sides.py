@@ -212,6 +212,23 @@ class TestOtherWaysIn:
         _, _, complaint = work(layout, ["space.b"], before=before, enter=False)
         assert "space.b" in complaint
 
+    def test_a_namespace_portion_that_comes_first_later(self, tmp_path):
+        """As pytest's `pythonpath` puts the working tree's folders there."""
+        base = tree(tmp_path / "base", {"src/space/a.py": "", "src/space/deep/c.py": ""})
+        head = tree(tmp_path / "head", {"src/space/a.py": "", "src/space/b.py": ""})
+        after = f"""
+sys.path.insert(0, {str(head / "src")!r})
+import space.a, space.deep.c
+try:
+    import space.b
+except ModuleNotFoundError:
+    seen["space.b"] = "not there"
+"""
+        seen, files, complaint = work(layout_of(base, head), [], after=after)
+        assert seen == {"space.b": "not there"}
+        assert complaint == ""
+        assert {f.origin for f in files} == {"own"}
+
     def test_files_served_to_both_sides_are_shared(self, two):
         base, head = two
         perf = tree(head, {"perf/cases.py": ""}) / "perf"
