@@ -74,7 +74,8 @@ class Entry:
         return today > self.expires
 
     def __str__(self) -> str:
-        what = f"{self.verdict} up to {self.limit.text}" if self.limit else self.verdict
+        kind = f"{self.verdict} in {self.counter}" if self.counter else self.verdict
+        what = f"{kind} up to {self.limit.text}" if self.limit else kind
         return f"{what or 'quarantine'}: {self.case}: {self.reason} (until {self.expires})"
 
 
