@@ -84,6 +84,7 @@ class Sampler:
             times, steady = _warm_up(target, budget)
         self.per_call = statistics.median(times[len(times) // 2 :])
         self.loops = _loops(target, self.per_call)
+        self._turn = 0  # a block of one sample must not always take the same inputs
         self.warm = Timing([], self.loops, times[0], len(times), steady, sum(times))
 
     def block(self, budget: Budget | None = None) -> Timing:
@@ -95,9 +96,10 @@ class Sampler:
         with no_gc():
             self._lead(budget.lead, timing)
             for index in range(rounds):
-                which = index % len(self.target.calls)
+                which = (self._turn + index) % len(self.target.calls)
                 seconds = _sample(self.target, which, self.loops, index in keep, timing)
                 timing.samples.append(seconds)
+        self._turn += rounds
         timing.busy += sum(timing.samples) * self.loops
         return timing
 

@@ -22,7 +22,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import messages, provenance
-from .statistics import lower_quartile, quad_log_ratio
+from .statistics import quad_log_ratio
 from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, the fewest samples in it, and seconds of calls before it that only fill the
@@ -214,7 +214,9 @@ def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> 
         (samples.wrong if block.check else samples.implausible)[arm] = why
         samples.lost, samples.lost_on = f"{arm}: {why}", arm
         return None
-    return lower_quartile(block.seconds)
+    # Not the median: a call that became slow every other time must show. Bursts of foreign load
+    # are dropped as quads.
+    return statistics.fmean(block.seconds)
 
 
 def _log_ratios(quads: list[Quad], other: str) -> list[float]:

@@ -121,13 +121,6 @@ class Noise:
     estimate: Estimate
 
 
-def lower_quartile(samples: Sequence[float]) -> float:
-    """A quarter of the samples are at most this. Foreign load only ever adds time, so it is a third
-    less noisy than the median (seen on two cores of a shared machine), and is no single sample.
-    """
-    return sorted(samples)[(len(samples) - 1) // 4]
-
-
 def quad_log_ratio(order: str, medians: Sequence[float]) -> float:
     """Mean log B - mean log A of one quad, free of linear drift."""
     if order not in ("ABBA", "BAAB"):

@@ -77,13 +77,14 @@ def test_without_an_a_a_arm_base_and_head_alone(monkeypatch):
     assert not samples.aa
 
 
-def test_a_block_counts_as_its_lower_quartile(monkeypatch):
-    """Foreign load only adds time."""
+@pytest.mark.parametrize("slow", [1, 2, 3])
+def test_a_call_that_is_slow_now_and_then_is_slower(monkeypatch, slow):
+    """Of five calls; the median of a block would not see two."""
     pair = Scripted(monkeypatch, lambda arm, block: 1e-3)
-    monkeypatch.setattr(
-        pair, "ask", lambda *asked: messages.Sampled([1e-3, 1e-3, 5e-3, 9e-3, 9e-3])
-    )
-    samples = pairs.Samples()
-    pair.now = 1e9
-    request = messages.Sample("case", 0.004)
-    assert pairs._block(pair, "base", request, samples) == 1e-3
+
+    def ask(arm, message, expected):
+        pair.now += 0.01
+        return messages.Sampled([1e-3] * (5 - slow) + [3e-3 if arm == "head" else 1e-3] * slow)
+
+    monkeypatch.setattr(pair, "ask", ask)
+    assert pair.sample().ratios == pytest.approx([math.log(1 + 0.4 * slow)])

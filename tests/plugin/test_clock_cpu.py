@@ -88,6 +88,16 @@ def test_inputs_take_turns(clock):
     assert {which for which, _ in taken.kept} <= {0, 1}
 
 
+def test_inputs_take_turns_between_blocks(clock):
+    """Of a slow case, whose blocks are one sample each."""
+    turns = []
+    calls = [lambda which=which: turns.append(which) or clock.takes(0.01)() for which in (0, 1)]
+    sampler = Sampler(Target(calls, keep), Budget(0.01, 1))
+    turns.clear()
+    kept = [sampler.block(Budget(0.001, 1)).kept[0][0] for _ in range(4)]
+    assert turns == kept == [0, 1, 0, 1]
+
+
 def test_kept_answers_are_drawn_beforehand(clock):
     """Never the same ones for all seeds, and copied before the next call."""
     copies = []

@@ -332,3 +332,33 @@ def test_a_profiler_sees_the_operators_by_name():
         names = [event.key for event in seen.key_averages()]
         assert ours.served() == "kernel"
         assert {"rightfast::dwt_down", "rightfast::dwt_up"} <= set(names)
+
+
+@pytest.mark.parametrize(
+    ("wavelet", "shape", "level"), [("db10", (8, 8, 8), 3), ("db38", (1, 1), 4)]
+)
+@pytest.mark.parametrize("missing", ["finest", "all"])
+def test_missing_bands_where_deeper_levels_are_longer(wavelet, shape, level, missing):
+    """Short signals under long filters: the finest level's bands are not the largest ones."""
+    full = wt.wavedecn(torch.randn(shape, dtype=torch.float64), wavelet, level=level)
+    key = "d" * len(shape)
+    without = [
+        full[0].clone().requires_grad_(),
+        *(
+            {k: v for k, v in d.items() if k != key or (missing == "finest" and n < level)}
+            for n, d in enumerate(full[1:], 1)
+        ),
+    ]
+    zeros = [
+        full[0].clone().requires_grad_(),
+        *(
+            {k: d.get(k, torch.zeros_like(v)) for k, v in f.items()}
+            for f, d in zip(full[1:], without[1:])
+        ),
+    ]
+    found, wanted = (wt.waverecn(c, wavelet) for c in (without, zeros))
+    torch.testing.assert_close(found, wanted, rtol=1e-12, atol=1e-12)
+    gradients = [
+        torch.autograd.grad(y.sum(), c[0])[0] for y, c in ((found, without), (wanted, zeros))
+    ]
+    torch.testing.assert_close(*gradients, rtol=1e-12, atol=1e-12)

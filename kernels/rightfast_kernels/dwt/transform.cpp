@@ -72,13 +72,20 @@ class Block {
     return count;
   }
 
+  // Of short signals deeper bands are the longer ones.
+  int64_t spare_elements() const {
+    int64_t most = 0;
+    for (const Level<T>& level : plan_.levels) most = std::max(most, level.band_elements);
+    return most;
+  }
+
   T* spare() {
-    if (!spare_) spare_ = arena_.take<T>(plan_.levels[0].band_elements);
+    if (!spare_) spare_ = arena_.take<T>(spare_elements());
     return spare_;
   }
 
   const T* zeros() {
-    if (!spare_) std::fill_n(spare(), plan_.levels[0].band_elements, T(0));
+    if (!spare_) std::fill_n(spare(), spare_elements(), T(0));
     return spare_;
   }
 
