@@ -39,6 +39,15 @@ def digest_of(answer: Answer) -> str:
     return digest.hexdigest()
 
 
+def kinds_of(answer: Answer) -> str:
+    """A hash of the type, dtype and shape of every leaf, which no process may give otherwise."""
+    kinds = []
+    for path, leaf in trees.leaves(vars(answer)):
+        parts = [(str(tensor.dtype), tuple(tensor.shape)) for _, tensor in leaves.tensors_of(leaf)]
+        kinds.append((shown(path), type(leaf).__name__, parts))
+    return hashlib.blake2b(repr(kinds).encode(), digest_size=8).hexdigest()
+
+
 def _update(digest: Any, path: trees.Path, tensors: list[Tensor]) -> None:
     digest.update(repr((path, [(t.shape, t.dtype) for t in tensors])).encode())
     for tensor in tensors:

@@ -94,7 +94,19 @@ def command(environment: Mapping[str, str], out: Path) -> list[str]:
     if (advisory := get("ADVISORY").lower()) not in ("", "true", "false"):
         raise PerfError("the input `advisory`", expected="true or false", got=advisory)
     words += ["--advisory"] if advisory == "true" else []
-    return words + (["--", *shlex.split(get("ARGUMENTS"))] if get("ARGUMENTS") else [])
+    return words + (["--", *_split(get("ARGUMENTS"))] if get("ARGUMENTS") else [])
+
+
+def _split(arguments: str) -> list[str]:
+    try:
+        return shlex.split(arguments)
+    except ValueError as error:
+        raise PerfError(
+            f"the input `arguments` is no shell text: {error}",
+            expected="words, quoted as in a shell",
+            got=repr(arguments),
+            remedy="close the quotation",
+        ) from error
 
 
 def post() -> int:

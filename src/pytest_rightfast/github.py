@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import lzma
 import os
 import urllib.error
 import urllib.request
@@ -123,7 +124,7 @@ def member(archive: bytes, name: str) -> bytes:
             got=f"{type(error).__name__}: {error}"[:200],
             remedy="upload it as the action does",
         ) from error
-    except (EOFError, ValueError, zlib.error) as error:  # cut off, or made up
+    except (EOFError, ValueError, zlib.error, lzma.LZMAError) as error:  # cut off, or made up
         raise GithubError(f"the artifact's {name} is damaged", got=str(error)[:200]) from error
     if len(found) > LARGEST:
         raise GithubError(f"{name} is too large", expected=f"at most {LARGEST} bytes")

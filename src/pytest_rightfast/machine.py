@@ -104,21 +104,19 @@ def _changes(root: Path) -> str | None:
     differs = _run("git", "diff", "HEAD", "--binary", cwd=root) or ""
     listed = _run("git", "ls-files", "--others", "--exclude-standard", "-z", cwd=root) or ""
     others = [name for name in sorted(listed.split("\0")) if name and not name.endswith(RESULTS)]
-    digest = hashlib.sha256(differs.encode())
+    digest = hashlib.sha256(os.fsencode(differs))
     for name in others:
         with suppress(OSError):
-            digest.update(name.encode() + (root / name).read_bytes())
+            digest.update(os.fsencode(name) + (root / name).read_bytes())
     return digest.hexdigest()[:16] if differs or others else None
 
 
 def _run(*command: str, cwd: Path) -> str | None:
     try:
-        done = subprocess.run(
-            command, cwd=cwd or None, capture_output=True, text=True, timeout=10, check=True
-        )
+        done = subprocess.run(command, cwd=cwd or None, capture_output=True, timeout=10, check=True)
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip()
+    return os.fsdecode(done.stdout).strip()  # a diff or a name need not be UTF-8
 
 
 # Beyond a measured ceiling by this factor a time is not believed.

@@ -71,7 +71,7 @@ class Verify:
 class Verified:
     """`status`: a `verdicts.Status`. `fingerprint`: of the inputs. `errors`: input family -> error
     to float64, None where there is no number. `outputs`: file of the outputs, or empty. `timed`:
-    False for a case that only verifies. `right`: digests of the right answers, by draw.
+    False for a case that only verifies. `right`: kinds and digest of the right answers, by draw.
     """
 
     status: str
@@ -80,7 +80,7 @@ class Verified:
     errors: dict[str, float | None] = field(default_factory=dict)
     outputs: str = ""
     timed: bool = True
-    right: dict[str, str] = field(default_factory=dict)
+    right: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -96,7 +96,7 @@ class Sample:
     least: int = 3
     lead: float = 0.0
     refute: bool = False
-    right: dict[str, str] = field(default_factory=dict)
+    right: dict[str, list[str]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

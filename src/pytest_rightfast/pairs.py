@@ -162,7 +162,7 @@ def sample_case(
     case: str,
     samples: Samples,
     base: str = "base",
-    right: Mapping[str, dict[str, str]] = MappingProxyType({}),
+    right: Mapping[str, dict[str, list[str]]] = MappingProxyType({}),
 ) -> None:
     """One pair's blocks of one case; an arm that fails leaves the pair out and says why.
 

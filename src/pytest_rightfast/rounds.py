@@ -110,8 +110,8 @@ class Rounds:
         needed = self.watch.spent() + missing * RESERVE * self.seconds
         return (
             f"no time was judged: the budget of {self.watch.budget:g} s left room for {self.done} "
-            f"of {MIN_PAIRS} pairs; raise it (--budget of rightfast gate, --perf-budget of pytest) to "
-            f"about {math.ceil(needed)} s, or choose fewer cases (-k)"
+            f"of {MIN_PAIRS} pairs; raise --budget (in pytest --perf-budget) to about "
+            f"{math.ceil(needed)} s, or choose fewer cases (-k)"
         )
 
     def conclude(self) -> None:

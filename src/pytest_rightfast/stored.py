@@ -27,8 +27,9 @@ from .verdicts import Facts, Judgement, Side, Status, exact_counters, judge
 SUSPECT = 1.10
 # Above this one whatever the spread: a baseline that was made under load must not blind a case.
 CERTAIN = 1.5
-# Peers, whose code is not ours to change, say how slow the machine is today; so many at least.
-PEERS = 5
+# Peers, whose code is not ours to change, say how slow the machine is today; so many at least, and
+# no more than this: a peer may be slower for a reason of its own.
+PEERS, MOST_DRIFT = 5, 1.25
 # What must be equal for counters, and for times.
 VERSIONS = ("python", "torch", "triton", "numpy")
 CONDITIONS = (*VERSIONS, "host", "cpu", "cpu_count", "gpu", "driver", "affinity")
@@ -155,15 +156,17 @@ def suspects(rows: Sequence[Row], stored: Stored) -> list[Suspect]:
 
 
 def drift(rows: Sequence[Row], stored: Stored) -> float:
-    """How many times slower the peers are than they were in the stored run, in the median; never
-    below 1: on a faster machine a suspect stays one."""
+    """How many times slower the peers are than they were in the stored run, in the median, up to
+    MOST_DRIFT; never below 1: on a faster machine a suspect stays one."""
     pairs = [(row, stored.benches.get(row.id)) for row in rows if row.role == "peer"]
     ratios = [
         row.median / old.median
         for row, old in pairs
         if old is not None and old.role == "peer" and row.median and not elsewhere(row, old)
     ]
-    return max(1.0, statistics.median(ratios)) if len(ratios) >= PEERS else 1.0
+    if len(ratios) < PEERS:
+        return 1.0
+    return min(max(1.0, statistics.median(ratios)), MOST_DRIFT)
 
 
 def _lower(row: Row) -> float:
@@ -233,8 +236,15 @@ def _facts(row: Row, old: Bench | None, doubt: Suspect | None, case: Callable[[s
         error_ratio=worst_ratio(old.errors, row.errors),
         accuracy_limit=Facts.accuracy_limit if limit is None else limit,
         counters=exact_counters([old.counters] * 2, [row.counters] * 2, *versions),
-        untimed="" if doubt else f"below {SUSPECT:.2f}x the stored time, or within its spread",
+        untimed="" if doubt else _unsuspected(row, old),
     )
+
+
+def _unsuspected(row: Row, old: Bench) -> str:
+    if row.median is None or row.median <= SUSPECT * old.median:
+        return f"below {SUSPECT:.2f}x the stored time"
+    ratio = row.median / old.median
+    return f"{ratio:.2f}x the stored time, within its spread or no slower than the peers are today"
 
 
 def _open(doubt: Suspect) -> Decision:

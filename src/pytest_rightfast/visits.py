@@ -97,7 +97,7 @@ class Visit:
         outputs = self._keep_outputs(request.outputs) if wrong is None else ""
         # A case with a check alone has drawn without one.
         inputs = self.verifier.fingerprint or bits.fingerprint(self.verifier.draw(0))
-        right = {str(draw): digest for draw, digest in self.verifier.digests().items()}
+        right = {str(draw): list(known) for draw, known in self.verifier.digests().items()}
         return messages.Verified(status, reason, inputs, errors, outputs, self.timed, right)
 
     def _keep_outputs(self, folder: str) -> str:
@@ -115,7 +115,8 @@ class Visit:
     def sample(self, request: messages.Sample) -> messages.Sampled:
         budget = clock_cpu.Budget(request.seconds, request.least, 1, request.lead)
         if not self.verified:
-            self.verifier.trust({int(draw): digest for draw, digest in request.right.items()})
+            right = {int(draw): (k, digest) for draw, (k, digest) in request.right.items()}
+            self.verifier.trust(right)
         if self.sampler is None:
             with self.guard():
                 probe = self.verifier.own(0)

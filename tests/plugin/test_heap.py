@@ -19,12 +19,12 @@ FAULTS = """
     heap.put_in_force(sys.argv[1])
 
     def faults(call):
-        for _ in range(3):
-            call()
-        before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+        counts = []
         for _ in range(20):
+            before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
             call()
-        return (resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before) / 20
+            counts.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+        return sorted(counts)[5]  # where memory is short, the system takes pages away now and then
 
     x, y = torch.ones(64 * 1024), numpy.ones(64 * 1024, dtype="float32")
     print(faults(x.exp), faults(lambda: numpy.exp(y)))

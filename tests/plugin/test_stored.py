@@ -145,8 +145,10 @@ class TestSuspects:
     @pytest.mark.parametrize(
         ("ours", "peers", "expected"),
         [
-            (1.3, [1.3] * 5, []),
-            (1.6, [1.3] * 5, [(CASE, 1.6)]),
+            (1.3, [1.2] * 5, []),
+            (1.6, [1.2] * 5, [(CASE, 1.6)]),
+            (1.45, [1.3] * 5, [(CASE, 1.45)]),
+            (2.2, [2.0] * 5, [(CASE, 2.2)]),  # a peer may have a reason of its own
             (1.3, [1.3] * 4, [(CASE, 1.3)]),  # too few to tell
             (1.3, [0.5, 1.0, 1.0, 1.3, 9.0], [(CASE, 1.3)]),
             (1.2, [0.5] * 5, [(CASE, 1.2)]),

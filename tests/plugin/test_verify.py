@@ -660,6 +660,16 @@ class TestTrust:
         assert second.judge(asked[0], 0) is not None
         assert self.computed > 0
 
+    def test_another_dtype_than_there_is_wrong(self):
+        """No reference is run here with the inputs' own types, so nothing else would show it."""
+        known, asked = self.digests()
+        second = self.verifier()
+        second.trust(known)
+        asked[0].output = asked[0].output.half()
+        wrong = second.judge(asked[0], 0)
+        assert wrong is not None
+        assert "dtype" in wrong.what
+
     def test_an_answer_to_another_draw_is_wrong(self):
         known, asked = self.digests()
         second = self.verifier()

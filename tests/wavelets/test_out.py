@@ -227,3 +227,30 @@ def test_a_mode_that_looks_on_sees_the_operators():
         ours.idwt(*out, "haar", out=X.clone())
     assert "rightfast.dwt_down_into.default" in seen
     assert "rightfast.dwt_up_into.default" in seen
+
+
+def test_half_precision_is_rounded_wherever_it_goes():
+    """The kernel computes float16 in float32; the result is float16 all the same."""
+    x = torch.randn(4, 16).half()
+    low, high = ours.dwt(x, "db2")
+    wide = tuple(torch.empty(low.shape) for _ in range(2))
+    ours.dwt(x, "db2", out=wide)
+    assert torch.equal(wide[0], low.float())
+    assert torch.equal(wide[1], high.float())
+    back = torch.empty(4, 16)
+    ours.idwt(low, high, "db2", out=back)
+    assert torch.equal(back, ours.idwt(low, high, "db2").float())
+
+
+def test_tensors_without_data():
+    x = torch.empty(4, 16, device="meta")
+    out = tuple(torch.empty(4, 8, device="meta") for _ in range(2))
+    with ours.backend("auto"):
+        assert ours.dwt(x, "haar", out=out)[0] is out[0]
+
+
+def test_the_same_view_twice_is_refused():
+    room = torch.empty(4, 16)
+    view = room[:, ::2]
+    with pytest.raises(ValueError, match="same view twice"):
+        ours.dwt(torch.randn(4, 16), "haar", out=(view, view))

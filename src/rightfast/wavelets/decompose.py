@@ -71,7 +71,8 @@ def _decompose_into(x: Tensor, axes: Axes, depth: int, out: Any) -> tuple[Tensor
     details = [shape for shape in shapes[:0:-1] for _ in range((1 << len(axes)) - 1)]
     check_out(flat, [shapes[-1], *details], result_dtype(x), [x])
     data = computed(x)
-    if depth and kernel_serves((data,), axes) and writable(flat, data.dtype, [x]):
+    kernel = depth and data.dtype == result_dtype(x) and kernel_serves((data,), axes)
+    if kernel and writable(flat, data.dtype, [x]):
         _native(tuple(axes), depth, tuple(x.shape), x.is_complex()).down_into(data, flat)
         note("kernel")
     else:

@@ -113,8 +113,11 @@ def _check_memory(out: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
                 "expected each element of out= at a place of its own, got an expanded tensor; "
                 "clone it first"
             )
-    places = [(*_extent(x), True) for x in out if x.is_contiguous() and x.numel()]
-    places += [(*_extent(x), False) for x in inputs if x.is_contiguous() and x.numel()]
+    views = [(x.data_ptr(), tuple(x.shape), x.stride()) for x in out if _has_memory(x)]
+    if len(set(views)) < len(views):
+        raise ValueError("expected out= in memory of its own, got the same view twice; clone one")
+    places = [(*_extent(x), True) for x in out if x.is_contiguous() and _has_memory(x)]
+    places += [(*_extent(x), False) for x in inputs if x.is_contiguous() and _has_memory(x)]
     last = last_out = -1
     for start, end, written in sorted(places):
         if start < (last if written else last_out):
@@ -125,6 +128,11 @@ def _check_memory(out: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
             )
         last = max(last, end)
         last_out = max(last_out, end) if written else last_out
+
+
+def _has_memory(x: Tensor) -> bool:
+    """Not so the empty ones, nor those without data (device meta, fake tensors)."""
+    return x.numel() > 0 and x.data_ptr() != 0
 
 
 def _repeats(x: Tensor) -> bool:

@@ -57,7 +57,8 @@ def reconstruct(
     data = [computed(cast(band, dtype)).contiguous() for band in given]
     if out is not None:
         check_out([out], [_shape_above(levels[-1].shape, axes)], dtype, given)
-        if not (kernel_serves(data, axes) and writable([out], data[0].dtype, given)):
+        kernel = data[0].dtype == dtype and kernel_serves(data, axes)
+        if not (kernel and writable([out], data[0].dtype, given)):
             write([out], [reconstruct(low, details, axes, trim_first)])
         else:
             _native(tuple(axes), tuple(levels), data[0].is_complex()).up_into(
