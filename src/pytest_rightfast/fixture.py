@@ -135,6 +135,7 @@ class Perf:
         row = Row(self._id, self._case_id, name, role, device=self.session.options.device)
         row.order = self.order
         row.environment = environment(self.session.root, row.device)
+        row.environment["sampling"] = [self.budget.max_time, self.budget.min_rounds]
         row.threads_asked, row.threads = self._threads, torch.get_num_threads()
         row.heap = self.session.options.heap
         return row

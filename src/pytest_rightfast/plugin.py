@@ -172,6 +172,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     refuse(session.config, cases)
     if cases and not session.config.option.collectonly:
         find_device(perf_session.options.device)
+    runs.admit(perf_session)
     compared = session.config.getoption("--benchmark-compare")
     if cases and compared and not perf_session.compared:
         raise usage(
@@ -365,5 +366,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
         # --benchmark-compare-fail: an exit code in place of a traceback, after any of ours.
         running.exitstatus = running.exitstatus or ExitCode.SLOWER
     finally:
-        if session is not None and (session.rows or session.note or session.comparison):
+        told = session and (session.rows or session.note or session.comparison or session.resumed)
+        if session is not None and told:
             write_summary(terminalreporter, session)

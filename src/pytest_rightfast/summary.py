@@ -38,7 +38,7 @@ def write_summary(reporter: Any, session: PerfSession) -> None:
 def _notes(session: PerfSession) -> list[str]:
     rows = session.rows
     if not rows:
-        return [*filter(None, [session.note]), *_comparison(session)]
+        return [*session.resumed, *filter(None, [session.note]), *_comparison(session)]
     counts = {
         s: sum(row.status == s for row in rows) for s in dict.fromkeys(r.status for r in rows)
     }
@@ -55,7 +55,7 @@ def _notes(session: PerfSession) -> list[str]:
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:
         notes.append(f"global torch state not at its default: {states}")
-    notes += [session.resumed] if session.resumed else []
+    notes += session.resumed
     traces = session.options.trace
     notes += [f"traces in {traces}, to be opened in ui.perfetto.dev"] if traces else []
     if session.written is not None:
