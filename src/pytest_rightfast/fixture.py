@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,7 +28,7 @@ from . import (
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
-from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
+from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
 from .machine import environment
 from .results import Row
@@ -250,10 +251,19 @@ class Perf:
             return
         with _blamed():
             made = users(timing.target, function, case, verifier.own, 1.0)
-            trace = traces.file_of(options.trace, row.id) if options.trace else None
-            found = users(profiles.record, made.calls[0], made.reset, row.device, trace)
+            call, reset, shapes = made.calls[0], made.reset, options.trace is not None
+            found, recorded = users(profiles.record, call, reset, row.device, shapes)
+        if options.trace is not None:
+            self._keep_trace(recorded, traces.file_of(options.trace, row.id))
         if options.profile:
             row.profile = {**found, "unprofiled_seconds": row.median}
+
+    def _keep_trace(self, recorded: Any, file: Path) -> None:
+        """A full disk is not the backend's fault, and what was measured is right without it."""
+        try:
+            profiles.write_trace(recorded, file)
+        except ResultsError as error:
+            self.session.note = str(error)
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""

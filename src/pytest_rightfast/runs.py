@@ -12,7 +12,7 @@ from .journal import Journal
 from .machine import environment
 from .options import Options, find_device, usage
 from .repeats import Repeats
-from .results import save
+from .results import check_writable, save
 from .resume import Resume
 from .rows import Row
 from .session import PerfSession
@@ -40,6 +40,7 @@ def prepare(
     if config.option.collectonly:
         return
     try:
+        _check_writable(config, options)
         if options.heap != "system":
             heap.put_in_force(options.heap)
         if options.json is not None and not config.getoption("--perf-against"):
@@ -51,6 +52,16 @@ def prepare(
     if options.repeats > 1:
         found = Repeats(config, options.repeats, options.profile, options.trace)
         session.sources.append(found)
+
+
+def _check_writable(config: pytest.Config, options: Options) -> None:
+    """What the run is to write. Raises ResultsError."""
+    files = {"--perf-json": options.json, "--perf-markdown": config.getoption("--perf-markdown")}
+    for option, file in files.items():
+        if file is not None:
+            check_writable(option, file.parent, file)
+    if options.trace is not None:
+        check_writable("--perf-trace", options.trace)
 
 
 def _refuse_in_gate(options: Options) -> None:

@@ -10,6 +10,7 @@ from .exits import outcome
 from .results import Row
 from .session import PerfSession
 from .tables import seconds, short, tables
+from .traces import file_of
 from .verdicts import Verdict
 
 # Verdicts that need no line of their own.
@@ -56,13 +57,25 @@ def _notes(session: PerfSession) -> list[str]:
     if states:
         notes.append(f"global torch state not at its default: {states}")
     notes += session.resumed
-    traces = session.options.trace
-    notes += [f"traces in {traces}, to be opened in ui.perfetto.dev"] if traces else []
+    notes += _traces(session)
     if session.written is not None:
         notes.append(f"rows written to {session.written}")
     if session.note:
         notes.append(session.note)
     return notes + _comparison(session)
+
+
+def _traces(session: PerfSession) -> list[str]:
+    """Where they are, and of how many cases there is none."""
+    folder = session.options.trace
+    if folder is None:
+        return []
+    right = [row.id for row in session.rows if row.status == "ok"]
+    missing = sum(not file_of(folder, name).exists() for name in right)
+    lack = f"{missing} of {len(right)} cases have none: not writable, or taken from an earlier run"
+    return [
+        f"traces in {folder}, to be opened in ui.perfetto.dev" + (f"; {lack}" if missing else "")
+    ]
 
 
 def _comparison(session: PerfSession) -> list[str]:
