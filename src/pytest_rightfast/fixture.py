@@ -31,7 +31,7 @@ from .compare import Mismatch
 from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
 from .machine import environment
-from .results import Row
+from .rows import INTERRUPTED, Row
 from .session import PerfSession
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
@@ -108,8 +108,9 @@ class Perf:
             self._failed(row, failed.__cause__ or failed)
         except BaseException as error:
             if row.status == "ok":
-                row.status, row.reason = "error", f"{type(error).__name__}: {error}"
-                row.samples = []
+                stopped = isinstance(error, KeyboardInterrupt | pytest.exit.Exception)
+                row.reason = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
+                row.status, row.samples = "error", []
             raise
         finally:
             row.overhead = time.perf_counter() - start - users.seconds
@@ -330,7 +331,7 @@ def attributed(function: Callable[..., Any]) -> Callable[..., Any]:
 def _blamed() -> Iterator[None]:
     try:
         yield
-    except PerfError:
+    except (PerfError, pytest.exit.Exception):
         raise
     except (Exception, pytest.skip.Exception) as error:
         raise BackendFailed from error

@@ -7,7 +7,7 @@ from collections import Counter
 from typing import Any
 
 from .exits import outcome
-from .results import Row
+from .rows import INTERRUPTED, Row
 from .session import PerfSession
 from .tables import seconds, short, tables
 from .traces import file_of
@@ -21,7 +21,7 @@ def outcome_word(row: Row) -> str:
     """`12.3 us`, `ok` if nothing was timed, or what is wrong."""
     if row.status == "ok":
         return seconds(row.median) or "verified"
-    return f"{row.status.upper()} ({row.role})"
+    return f"{row.word.upper()} ({row.role})"
 
 
 def write_summary(reporter: Any, session: PerfSession) -> None:
@@ -40,9 +40,7 @@ def _notes(session: PerfSession) -> list[str]:
     rows = session.rows
     if not rows:
         return [*session.resumed, *filter(None, [session.note]), *_comparison(session)]
-    counts = {
-        s: sum(row.status == s for row in rows) for s in dict.fromkeys(r.status for r in rows)
-    }
+    counts = {s: sum(row.word == s for row in rows) for s in dict.fromkeys(r.word for r in rows)}
     notes = [
         f"{len(rows)} of {len(session.asked)} cases: "
         + ", ".join(f"{n} {status}" for status, n in counts.items())
@@ -60,9 +58,22 @@ def _notes(session: PerfSession) -> list[str]:
     notes += _traces(session)
     if session.written is not None:
         notes.append(f"rows written to {session.written}")
+    notes += _unfinished(session)
     if session.note:
         notes.append(session.note)
     return notes + _comparison(session)
+
+
+def _unfinished(session: PerfSession) -> list[str]:
+    """After an interrupt: how the rest comes to be measured."""
+    if not session.interrupted:
+        return []
+    done = sum(row.word != INTERRUPTED for row in session.rows)
+    file = session.options.json
+    how = "--perf-json FILE keeps what is finished, and --perf-resume measures the rest"
+    if file is not None:
+        how = f"finish with the same command, --perf-json {file} and --perf-resume"
+    return [f"interrupted after {done} of {len(session.asked)} cases: {how}"]
 
 
 def _traces(session: PerfSession) -> list[str]:

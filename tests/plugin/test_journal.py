@@ -74,6 +74,11 @@ def stopped(project, committed, monkeypatch):
 def test_finished_cases_are_kept_and_not_run_again(project, stopped, how):
     file = project.path / "rows.json"
     result = stopped(how)
+    if how == "interrupt":
+        said = ["  INTERRUPTED subject call, by no fault *", "2 of 4 cases: 1 ok, 1 interrupted"]
+        how_on = "interrupted after 1 of 4 cases: *--perf-json rows.json and --perf-resume"
+        result.stdout.fnmatch_lines([*said, how_on])
+        assert "ERROR" not in result.stdout.str()
     assert result.ret not in (0, 1)
     assert path_of(file).exists() == (how == "kill")
     before = read(path_of(file)) if how == "kill" else load(file)

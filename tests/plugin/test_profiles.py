@@ -86,7 +86,7 @@ def test_a_folder_of_traces_that_cannot_be_made(project, folder, gate):
 
 @pytest.mark.parametrize("options", [[], ["--perf-repeats=2"]], ids=["here", "repeats"])
 def test_a_trace_that_is_lost_is_not_the_backends_fault(project, options):
-    """The folder (hidden from pytest) goes away after the start; every case has its time all the same."""
+    """The folder, hidden from pytest, goes away after the start; no case loses its time."""
     lose = """
     import pathlib, shutil
     shutil.rmtree(".traces", ignore_errors=True)
@@ -168,4 +168,4 @@ def test_shards_are_a_partition_that_keeps_cases_whole(project):
 def test_bad_shards(project, value):
     result = project.run(f"--perf-shard={value}")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--perf-shard*", "*expected:*", "*got:*"])
+    result.stderr.fnmatch_lines(["*--perf-shard*", "*expected:*", "*got:*", "*remedy:*"])
