@@ -8,6 +8,7 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -27,10 +28,10 @@ from . import (
 from .case import Backend, Call, PerfCase, build_case
 from .clock_cuda import DeviceTiming
 from .compare import Mismatch
-from .errors import CaseError, PerfError, StateError, Unsupported, WrongAnswer
+from .errors import CaseError, PerfError, ResultsError, StateError, Unsupported, WrongAnswer
 from .evaluate import answer
 from .machine import environment
-from .results import Row
+from .rows import INTERRUPTED, Row
 from .session import PerfSession
 from .state import DEFAULTS, changes, restore, torch_state
 from .verify import Verifier
@@ -107,8 +108,9 @@ class Perf:
             self._failed(row, failed.__cause__ or failed)
         except BaseException as error:
             if row.status == "ok":
-                row.status, row.reason = "error", f"{type(error).__name__}: {error}"
-                row.samples = []
+                stopped = isinstance(error, KeyboardInterrupt | pytest.exit.Exception)
+                row.reason = INTERRUPTED if stopped else f"{type(error).__name__}: {error}"
+                row.status, row.samples = "error", []
             raise
         finally:
             row.overhead = time.perf_counter() - start - users.seconds
@@ -135,6 +137,7 @@ class Perf:
         row = Row(self._id, self._case_id, name, role, device=self.session.options.device)
         row.order = self.order
         row.environment = environment(self.session.root, row.device)
+        row.environment["sampling"] = [self.budget.max_time, self.budget.min_rounds]
         row.threads_asked, row.threads = self._threads, torch.get_num_threads()
         row.heap = self.session.options.heap
         return row
@@ -249,10 +252,19 @@ class Perf:
             return
         with _blamed():
             made = users(timing.target, function, case, verifier.own, 1.0)
-            trace = traces.file_of(options.trace, row.id) if options.trace else None
-            found = users(profiles.record, made.calls[0], made.reset, row.device, trace)
+            call, reset, shapes = made.calls[0], made.reset, options.trace is not None
+            found, recorded = users(profiles.record, call, reset, row.device, shapes)
+        if options.trace is not None:
+            self._keep_trace(recorded, traces.file_of(options.trace, row.id))
         if options.profile:
             row.profile = {**found, "unprofiled_seconds": row.median}
+
+    def _keep_trace(self, recorded: Any, file: Path) -> None:
+        """A full disk is not the backend's fault, and what was measured is right without it."""
+        try:
+            profiles.write_trace(recorded, file)
+        except ResultsError as error:
+            self.session.note = str(error)
 
     def _implausible(self, case: PerfCase, row: Row, verifier: Verifier) -> Mismatch | None:
         """Work out rates, and refuse a time that this machine cannot reach."""
@@ -319,7 +331,7 @@ def attributed(function: Callable[..., Any]) -> Callable[..., Any]:
 def _blamed() -> Iterator[None]:
     try:
         yield
-    except PerfError:
+    except (PerfError, pytest.exit.Exception):
         raise
     except (Exception, pytest.skip.Exception) as error:
         raise BackendFailed from error

@@ -1,23 +1,19 @@
 """Finished cases outlive a run that is killed: `FILE.partial` beside `--perf-json FILE`.
 
 One line of JSON a row, written when the case has ended, never while one is timed. The whole run
-writes FILE and drops the journal; `--perf-resume` takes finished cases from either.
+writes FILE and drops the journal; `--perf-resume` takes finished cases from both (`resume.py`).
 """
 
 from __future__ import annotations
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from pathlib import Path
 
 from .errors import ResultsError
-from .merge import identity
-from .results import SCHEMA, load, parse_row
+from .results import SCHEMA, parse_row
 from .rows import Row
-
-# An error may be the interrupt itself, so those cases run again.
-FINISHED = ("ok", "wrong", "unsupported")
 
 
 def path_of(file: Path) -> Path:
@@ -81,43 +77,3 @@ def _parsed(path: Path, number: int, line: str) -> object:
             got=line[:80],
             remedy="delete it, and measure from the beginning",
         ) from error
-
-
-class Resume:
-    """Cases that an interrupted run finished, of this code on this machine. A `fixture.Source`.
-
-    Args:
-        file: what `--perf-json` names. Its journal, which only a killed run leaves, comes first: it
-            holds what that run had taken over as well.
-        repeats, timing, profile: what this run was asked to do; rows of another are not finished.
-    """
-
-    def __init__(self, file: Path, *, repeats: int, timing: bool, profile: bool) -> None:
-        partial = path_of(file)
-        found = read(partial) if partial.exists() else load(file) if file.exists() else []
-        self._rows = {_key(row): row for row in found if row.status in FINISHED}
-        self._processes = repeats if repeats > 1 else 0
-        self._timing, self._profile = timing, profile
-        self.source = partial if partial.exists() else file
-        self.kept = list(self._rows.values())
-        self.taken = 0
-
-    def row_like(self, row: Row) -> Row | None:
-        found = self._rows.get(_key(row))
-        if found is None or not self._whole(found):
-            return None
-        self.taken += 1
-        return replace(found, order=row.order)
-
-    def _whole(self, row: Row) -> bool:
-        if row.status != "ok":
-            return True
-        timed = bool(row.samples) == self._timing and len(row.processes) == self._processes
-        return timed and (bool(row.profile) or not self._profile)
-
-    def close(self) -> None:
-        """Nothing is open."""
-
-
-def _key(row: Row) -> tuple[object, ...]:
-    return (*identity(row), row.environment.get("changes"), str(row.environment.get("affinity")))

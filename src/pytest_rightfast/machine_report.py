@@ -103,7 +103,7 @@ def lines(found: dict[str, Any]) -> list[str]:
         ("host", facts["host"]),
         ("CPU", f"{facts['cpu']}, {facts['cpu_count']} in all, used: {_ranges(facts['affinity'])}"),
         ("GPU", facts["gpu"] or "none asked for (--device cuda)"),
-        ("driver", facts["driver"] or ""),
+        *([("driver", facts["driver"])] if facts["driver"] else []),
         ("system", facts["system"]),
         ("python", facts["python"]),
         *((name, facts[name] or "not installed") for name in machine.PACKAGES),

@@ -208,7 +208,12 @@ def _shard(text: str | None) -> tuple[int, int] | None:
         return None
     found = re.fullmatch(r"0*([1-9][0-9]{0,3})/0*([1-9][0-9]{0,3})", text)
     if not found or int(found[1]) > int(found[2]):
-        raise usage("--perf-shard", expected="a part of a whole, from 1/8 to 8/8", got=text)
+        raise usage(
+            "--perf-shard",
+            expected="a part of a whole, from 1/8 to 8/8",
+            got=text,
+            remedy="count the parts from 1, and no further than there are parts",
+        )
     return int(found[1]), int(found[2])
 
 

@@ -22,7 +22,7 @@ from .exits import ExitCode
 from .fixture import Perf
 from .options import add_options, find_device, read_options, usage
 from .refused import refuse, refuse_workers
-from .results import Row
+from .rows import INTERRUPTED, Row
 from .session import PerfSession
 from .state import DEFAULTS, import_changes, torch_state
 from .summary import outcome_word, write_summary
@@ -172,6 +172,7 @@ def pytest_collection_finish(session: pytest.Session) -> None:
     refuse(session.config, cases)
     if cases and not session.config.option.collectonly:
         find_device(perf_session.options.device)
+    runs.admit(perf_session)
     compared = session.config.getoption("--benchmark-compare")
     if cases and compared and not perf_session.compared:
         raise usage(
@@ -251,8 +252,9 @@ def _final_row(measured: Perf, item: pytest.Item) -> Row:
     elif row.status == "wrong" and row.role == "subject" and report is not None and report.passed:
         measured.session.hushed.append(row.id)
     elif row.status == "ok" and (report is None or not report.passed):
-        row.status, row.samples = "error", []
-        row.reason = f"the test did not pass after timing: {_first_line(report)}"
+        row.status, row.samples, row.reason = "error", [], _first_line(report)
+        if report is not None:
+            row.reason = f"the test did not pass after timing: {row.reason}"
     return row
 
 
@@ -272,7 +274,7 @@ def _seed(case: str) -> None:
 
 def _first_line(report: pytest.TestReport | None) -> str:
     if report is None:
-        return "it was interrupted"
+        return INTERRUPTED
     if isinstance(report.longrepr, tuple):  # skipped: file, line, reason
         return report.longrepr[2]
     crash = getattr(report.longrepr, "reprcrash", None)
@@ -334,6 +336,7 @@ def pytest_sessionfinish(session: pytest.Session) -> None:
     if perf_session is None or session.config.option.collectonly or gate:
         return
     options = perf_session.options
+    perf_session.interrupted = session.exitstatus == pytest.ExitCode.INTERRUPTED
     if not runs.finish(perf_session, worker=hasattr(session.config, "workerinput")):
         session.exitstatus = pytest.ExitCode.USAGE_ERROR
     if perf_session.asked:
@@ -365,5 +368,6 @@ def pytest_terminal_summary(terminalreporter: Any, config: pytest.Config) -> Ite
         # --benchmark-compare-fail: an exit code in place of a traceback, after any of ours.
         running.exitstatus = running.exitstatus or ExitCode.SLOWER
     finally:
-        if session is not None and (session.rows or session.note or session.comparison):
+        told = session and (session.rows or session.note or session.comparison or session.resumed)
+        if session is not None and told:
             write_summary(terminalreporter, session)

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from .errors import ResultsError
 from .rows import Row
 
 CALLS = 10  # recorded, after one that warms up
@@ -24,12 +26,15 @@ def record(
     call: Callable[[], object],
     reset: Callable[[], None] | None,
     device: str,
-    trace: Path | None = None,
-) -> dict[str, Any]:
+    shapes: bool = False,
+) -> tuple[dict[str, Any], Any]:
     """Profile `CALLS` calls; `reset` restores inputs that a call consumes, outside the clock.
 
     Args:
-        trace: a Chrome trace of the same calls is written there, whole or not at all.
+        shapes: with those of the arguments, for a trace.
+
+    Returns:
+        The time by operator, and what `write_trace` takes.
     """
     from torch.profiler import profile
 
@@ -44,12 +49,11 @@ def record(
         return time.perf_counter() - begun
 
     once()
-    with profile(record_shapes=trace is not None) as recorded:
+    with profile(record_shapes=shapes) as recorded:
         for _ in range(CALLS):
             spent += once()
-    if trace is not None:
-        write_trace(recorded, trace)
-    return {"calls": CALLS, "seconds": spent / CALLS, "operators": _operators(recorded)}
+    found = {"calls": CALLS, "seconds": spent / CALLS, "operators": _operators(recorded)}
+    return found, recorded
 
 
 def _wait(device: str) -> None:
@@ -60,14 +64,26 @@ def _wait(device: str) -> None:
 
 
 def write_trace(recorded: Any, file: Path) -> None:
-    """For Perfetto or chrome://tracing; a reader never sees half a file."""
-    file.parent.mkdir(parents=True, exist_ok=True)
+    """For Perfetto or chrome://tracing; a reader never sees half a file.
+
+    Raises:
+        ResultsError: it cannot be written; no fault of what was profiled.
+    """
     partial = file.with_suffix(".partial")
     try:
+        file.parent.mkdir(parents=True, exist_ok=True)
         recorded.export_chrome_trace(str(partial))
         partial.rename(file)
+    except (OSError, RuntimeError) as error:
+        raise ResultsError(
+            "a trace cannot be written; the measurement is not touched by that",
+            expected=f"to write in {file.parent}",
+            got=f"{type(error).__name__}: {error}",
+            remedy="name another folder in --perf-trace, or free some space",
+        ) from error
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):
+            partial.unlink(missing_ok=True)
 
 
 def _operators(recorded: Any) -> list[dict[str, Any]]:

@@ -23,6 +23,7 @@ __all__ = [
     "STATUSES",
     "Row",
     "as_json",
+    "check_writable",
     "load",
     "parse_row",
     "save",
@@ -71,6 +72,23 @@ def write_atomically(path: Path, content: str | bytes) -> None:
     finally:
         if os.path.exists(temporary):
             os.unlink(temporary)
+
+
+def check_writable(option: str, folder: Path, file: Path | None = None) -> None:
+    """Make the folder and write there, before anything is measured in vain. Raises ResultsError."""
+    try:
+        if file is not None and file.is_dir():
+            raise IsADirectoryError(f"{file} is a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder):
+            pass
+    except OSError as error:
+        raise ResultsError(
+            f"{option} names what cannot be written",
+            expected=f"a {'folder' if file is None else 'file'} that can be made and written",
+            got=f"{file or folder}: {error}",
+            remedy=f"name another {'folder' if file is None else 'file'}, or free this one",
+        ) from error
 
 
 def load(path: str | Path) -> list[Row]:

@@ -9,6 +9,7 @@ from typing import Any
 
 ROLES = ("subject", "peer")
 STATUSES = ("ok", "wrong", "unsupported", "error")
+INTERRUPTED = "interrupted"  # the reason of an error that is nobody's fault
 
 
 @dataclass
@@ -78,6 +79,12 @@ class Row:
     profile: dict[str, Any] = field(default_factory=dict)
     overhead: float = 0.0
     environment: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def word(self) -> str:
+        """The status for people: an interrupt is no fault of the case at hand."""
+        interrupted = self.status == "error" and self.reason == INTERRUPTED
+        return INTERRUPTED if interrupted else self.status
 
     @property
     def by_process(self) -> list[list[float]]:

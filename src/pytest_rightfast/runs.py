@@ -8,13 +8,16 @@ import pytest
 
 from . import heap
 from .errors import PerfError
-from .journal import Journal, Resume
-from .options import Options, usage
+from .journal import Journal
+from .machine import environment
+from .options import Options, find_device, usage
 from .repeats import Repeats
-from .results import save
+from .results import check_writable, save
+from .resume import Resume
 from .rows import Row
 from .session import PerfSession
 from .shards import Shard
+from .tables import in_order
 
 # What the gate decides itself, or has no meaning for it.
 NOT_FOR_THE_GATE = {
@@ -37,6 +40,7 @@ def prepare(
     if config.option.collectonly:
         return
     try:
+        _check_writable(config, options)
         if options.heap != "system":
             heap.put_in_force(options.heap)
         if options.json is not None and not config.getoption("--perf-against"):
@@ -48,6 +52,16 @@ def prepare(
     if options.repeats > 1:
         found = Repeats(config, options.repeats, options.profile, options.trace)
         session.sources.append(found)
+
+
+def _check_writable(config: pytest.Config, options: Options) -> None:
+    """What the run is to write. Raises ResultsError."""
+    files = {"--perf-json": options.json, "--perf-markdown": config.getoption("--perf-markdown")}
+    for option, file in files.items():
+        if file is not None:
+            check_writable(option, file.parent, file)
+    if options.trace is not None:
+        check_writable("--perf-trace", options.trace)
 
 
 def _refuse_in_gate(options: Options) -> None:
@@ -67,12 +81,21 @@ def _resume(session: PerfSession) -> None:
             got="no --perf-json",
             remedy="name the file of the interrupted run",
         )
-    found = Resume(
-        options.json, repeats=options.repeats, timing=options.timing, profile=options.profile
-    )
-    session.sources.append(found)
-    if session.journal is not None and found.kept:
-        session.journal.keep(found.kept)
+    session.sources.append(Resume(options.json, options))
+
+
+def admit(session: PerfSession) -> None:
+    """After collection: may this run write over the earlier one? Raises `pytest.UsageError`."""
+    for source in session.sources:
+        if isinstance(source, Resume):
+            find_device(session.options.device)
+            here = environment(session.root, session.options.device)
+            try:
+                kept = source.admit(here, session.asked)
+            except PerfError as error:
+                raise pytest.UsageError(str(error)) from error
+            if session.journal is not None and kept:
+                session.journal.keep(kept)
 
 
 def keep(session: PerfSession, row: Row) -> None:
@@ -86,13 +109,18 @@ def finish(session: PerfSession, worker: bool) -> bool:
     """Write the file; False if it cannot be. `worker`: of pytest-xdist, which writes nothing."""
     for source in session.sources:
         source.close()
-        if isinstance(source, Resume):
-            session.resumed = f"{source.taken} cases taken from {source.source}"
     journal, session.journal = session.journal, None  # what is torn down now has not finished
     if session.options.json is None or worker:
         return True
+    earlier = next((source for source in session.sources if isinstance(source, Resume)), None)
+    if earlier is not None and not earlier.admitted:
+        return True  # refused before it began: the earlier rows stay as they are
+    rows = session.rows
+    if earlier is not None:
+        session.resumed = earlier.notes(rows)
+        rows = in_order([*rows, *rest]) if (rest := earlier.rest(rows)) else rows
     try:
-        save(session.options.json, session.rows)  # even if none: an old one would pass for this
+        save(session.options.json, rows)  # even if none: an old one would pass for this
     except PerfError as error:
         session.note = str(error)
         return False

@@ -43,7 +43,8 @@ class PerfSession:
         stored: the run that is compared with; comparison: what that said.
         compared: runs that pytest-benchmark compares with.
         note: a last word for the summary; written: the file that holds the rows.
-        resumed: what an earlier run supplied, for the summary.
+        interrupted: by Ctrl-C, or by pytest itself.
+        resumed: what an earlier run supplied and what not, for the summary.
         import_changes: global torch state changed by importing a file, by file.
         started: seconds that torch's import and first use took.
         desk: in a worker of the gate, where its requests come from.
@@ -65,7 +66,8 @@ class PerfSession:
     comparison: Comparison | None = None
     compared: int = 0
     note: str = ""
-    resumed: str = ""
+    interrupted: bool = False
+    resumed: list[str] = field(default_factory=list)
     written: Path | None = None
     desk: Desk | None = None
     sources: list[Source] = field(default_factory=list)

@@ -7,9 +7,10 @@ from collections import Counter
 from typing import Any
 
 from .exits import outcome
-from .results import Row
+from .rows import INTERRUPTED, Row
 from .session import PerfSession
 from .tables import seconds, short, tables
+from .traces import file_of
 from .verdicts import Verdict
 
 # Verdicts that need no line of their own.
@@ -20,7 +21,7 @@ def outcome_word(row: Row) -> str:
     """`12.3 us`, `ok` if nothing was timed, or what is wrong."""
     if row.status == "ok":
         return seconds(row.median) or "verified"
-    return f"{row.status.upper()} ({row.role})"
+    return f"{row.word.upper()} ({row.role})"
 
 
 def write_summary(reporter: Any, session: PerfSession) -> None:
@@ -38,10 +39,8 @@ def write_summary(reporter: Any, session: PerfSession) -> None:
 def _notes(session: PerfSession) -> list[str]:
     rows = session.rows
     if not rows:
-        return [*filter(None, [session.note]), *_comparison(session)]
-    counts = {
-        s: sum(row.status == s for row in rows) for s in dict.fromkeys(r.status for r in rows)
-    }
+        return [*session.resumed, *filter(None, [session.note]), *_comparison(session)]
+    counts = {s: sum(row.word == s for row in rows) for s in dict.fromkeys(r.word for r in rows)}
     notes = [
         f"{len(rows)} of {len(session.asked)} cases: "
         + ", ".join(f"{n} {status}" for status, n in counts.items())
@@ -55,14 +54,39 @@ def _notes(session: PerfSession) -> list[str]:
     states = {key: value for row in rows for key, value in row.state.items()}
     if states:
         notes.append(f"global torch state not at its default: {states}")
-    notes += [session.resumed] if session.resumed else []
-    traces = session.options.trace
-    notes += [f"traces in {traces}, to be opened in ui.perfetto.dev"] if traces else []
+    notes += session.resumed
+    notes += _traces(session)
     if session.written is not None:
         notes.append(f"rows written to {session.written}")
+    notes += _unfinished(session)
     if session.note:
         notes.append(session.note)
     return notes + _comparison(session)
+
+
+def _unfinished(session: PerfSession) -> list[str]:
+    """After an interrupt: how the rest comes to be measured."""
+    if not session.interrupted:
+        return []
+    done = sum(row.word != INTERRUPTED for row in session.rows)
+    file = session.options.json
+    how = "--perf-json FILE keeps what is finished, and --perf-resume measures the rest"
+    if file is not None:
+        how = f"finish with the same command, --perf-json {file} and --perf-resume"
+    return [f"interrupted after {done} of {len(session.asked)} cases: {how}"]
+
+
+def _traces(session: PerfSession) -> list[str]:
+    """Where they are, and of how many cases there is none."""
+    folder = session.options.trace
+    if folder is None:
+        return []
+    right = [row.id for row in session.rows if row.status == "ok"]
+    missing = sum(not file_of(folder, name).exists() for name in right)
+    lack = f"{missing} of {len(right)} cases have none: not writable, or taken from an earlier run"
+    return [
+        f"traces in {folder}, to be opened in ui.perfetto.dev" + (f"; {lack}" if missing else "")
+    ]
 
 
 def _comparison(session: PerfSession) -> list[str]:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from . import profiles
-from .rows import Row
+from .rows import INTERRUPTED, Row
 
-HEADERS = ("case", "backend", "median", "spread", "ratio", "GB/s", "of copy", "error", "")
+HEADERS = ("case", "backend", "median", "spread", "ratio", "GB/s", "of copy", "error", "status")
 # Rows that differ in one of these are no table together; the title names what differs.
 WHERE = ("host", "cpu", "gpu", "driver", "python", "torch", "commit", "dirty")
 
@@ -28,9 +28,10 @@ class Block:
         """`form`: of tabulate, `simple` for the terminal or `pipe` for Markdown."""
         from tabulate import tabulate
 
-        numbers = len(self.headers) - self.left - (self.headers[-1] == "")
+        worded = self.headers[-1] == HEADERS[-1]
+        numbers = len(self.headers) - self.left - worded
         words = ("left",) * self.left
-        align = words + ("right",) * numbers + ("left",) * (self.headers[-1] == "")
+        align = words + ("right",) * numbers + ("left",) * worded
         cells = self.lines
         if form == "pipe":
             cells = [[escape(cell) for cell in line] for line in cells]
@@ -150,7 +151,8 @@ def _reasons(rows: Sequence[Row]) -> list[str]:
     for row in rows:
         if row.status != "ok":
             text = " ".join((row.reason or "").split())
-            what = f"{row.status.upper()} {row.role} {row.backend}: {text}"
+            what = f"{row.word.upper()} {row.role} {row.backend}"
+            what += f": {text}" if row.word != INTERRUPTED else ", by no fault of its own"
             lines.setdefault(what, []).append(short(row.case))
     return [f"  {what}  [{', '.join(cases)}]" for what, cases in lines.items()]
 
@@ -167,7 +169,7 @@ def _line(row: Row, base: Row | None, case: str) -> list[str]:
         f"{rate:.2f}" if rate else "",
         f"{limit:.0%}" if limit else "",
         f"{row.error:.1e}" if row.error is not None and row.status == "ok" else "",
-        "" if row.status == "ok" else row.status.upper(),
+        "" if row.status == "ok" else row.word.upper(),
     ]
 
 

@@ -26,7 +26,10 @@ def keep(
     slower = [c for c in cases if c.decision is not None and c.decision.outcome is Outcome.SLOWER]
     if not slower:
         return []
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        return [f"no traces of {len(slower)} slower cases: {error}"]
     notes = []
     with fresh(list(dict.fromkeys(["head", *(case.arm for case in slower)]))) as pair:
         for case in slower:

@@ -54,11 +54,11 @@ def _load() -> list[str]:
     busy = {cpu: percent[cpu] for cpu in affinity() if cpu < len(percent) and percent[cpu] > BUSY}
     if not busy:
         return []
-    named = ", ".join(f"CPU {cpu} {share:.0f}%" for cpu, share in list(busy.items())[:4])
+    named = ", ".join(f"CPU {cpu} is busy to {share:.0f}%" for cpu, share in list(busy.items())[:4])
     more = f" and {len(busy) - 4} more" if len(busy) > 4 else ""
     average = os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
     return [
-        f"load: {named}{more} are at work for others (load average {average:.1f}): stop them, or "
+        f"load: {named}{more} with other programs (load average {average:.1f}): stop them, or "
         "use other CPUs (--perf-cpus)"
     ]
 

@@ -627,8 +627,8 @@ MUTATIONS = [
     Mutation(
         "an old results file does not pass for this run's",
         "runs",
-        "        save(session.options.json, session.rows)",
-        "        session.rows and save(session.options.json, session.rows)",
+        "        save(session.options.json, rows)",
+        "        rows and save(session.options.json, rows)",
         "test_options.py::test_json_is_written_whatever_happens",
     ),
     # Results
@@ -698,10 +698,24 @@ MUTATIONS = [
     ),
     Mutation(
         "a run that is resumed takes no rows of other code",
-        "journal",
+        "resume",
         "return (*identity(row), row",
         "return (row.id,)\n    return (row",
         "test_journal.py::test_other_rows_are_measured_again",
+    ),
+    Mutation(
+        "a run that is resumed keeps the rows that it does not select",
+        "resume",
+        "not self._foreign(row, here) and _place(row) not in done",
+        "False",
+        "test_journal.py::test_rows_that_are_not_selected_are_kept",
+    ),
+    Mutation(
+        "a run that is resumed drops no rows of other code",
+        "resume",
+        "        if lost:",
+        "        if False:",
+        "test_journal.py::test_rows_of_other_code_are_not_lost",
     ),
     Mutation(
         "a run that is killed keeps its finished cases",

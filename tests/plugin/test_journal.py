@@ -47,7 +47,8 @@ def committed(project):
         subprocess.run(["git", *command.split()], cwd=project.path, check=True)
 
     project.file("test_it.py", PROJECT)
-    (project.path / ".gitignore").write_text("notes.txt\n.*\n")
+    # pytester keeps the output of the run under way beside the project.
+    (project.path / ".gitignore").write_text("notes.txt\nstdout\nstderr\nrunpytest-*\n.*\n")
     for command in ("init -q", "add -A", "-c user.name=a -c user.email=b commit -qm a"):
         git(command)
     machine._commit.cache_clear()
@@ -73,6 +74,11 @@ def stopped(project, committed, monkeypatch):
 def test_finished_cases_are_kept_and_not_run_again(project, stopped, how):
     file = project.path / "rows.json"
     result = stopped(how)
+    if how == "interrupt":
+        said = ["  INTERRUPTED subject call, by no fault *", "2 of 4 cases: 1 ok, 1 interrupted"]
+        how_on = "interrupted after 1 of 4 cases: *--perf-json rows.json and --perf-resume"
+        result.stdout.fnmatch_lines([*said, how_on])
+        assert "ERROR" not in result.stdout.str()
     assert result.ret not in (0, 1)
     assert path_of(file).exists() == (how == "kill")
     before = read(path_of(file)) if how == "kill" else load(file)
@@ -94,10 +100,28 @@ def test_finished_cases_are_kept_and_not_run_again(project, stopped, how):
     assert len(file.read_text()) == len(text)
 
 
-@pytest.mark.parametrize("change", ["none", "code", "commit", "heap", "repeats", "timing"])
+CHANGES = {
+    "none": "",
+    "code": "4 rows of *: uncommitted changes differ",
+    "commit": "4 rows of *: commit differs",
+    "heap": "4 rows of * kept: *",
+    "repeats": "3 rows of *: --perf-repeats differs",
+    "timing": "3 rows of *: --benchmark-disable differs",
+    "time": "3 rows of *: --benchmark-max-time or --benchmark-min-rounds differs",
+    "rounds": "3 rows of *: --benchmark-max-time or --benchmark-min-rounds differs",
+}
+ASKED = {
+    "repeats": "--perf-repeats=2",
+    "timing": "--benchmark-disable",
+    "time": "--benchmark-max-time=0.03",
+    "rounds": "--benchmark-min-rounds=4",
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
 def test_other_rows_are_measured_again(project, committed, change):
     assert project.run("--perf-json=rows.json").ret == 0
-    options = {"repeats": ["--perf-repeats=2"], "timing": ["--benchmark-disable"]}.get(change, [])
+    options = [ASKED[change]] if change in ASKED else []
     if change == "heap":
         rows = [replace(row, heap="cold") for row in load(project.path / "rows.json")]
         save(project.path / "rows.json", rows)
@@ -108,10 +132,66 @@ def test_other_rows_are_measured_again(project, committed, change):
     machine._commit.cache_clear()
     result = project.run(*RESUMED, *options)
     assert result.ret == 0
-    taken = {"none": 4, "timing": 1, "repeats": 1}.get(
-        change, 0
-    )  # what is wrong has no time either way
-    result.stdout.fnmatch_lines([f"{taken} cases taken from *"])
+    # What is wrong has no time, and so no options, either way.
+    taken = 4 if change == "none" else 1 if change in ASKED else 0
+    lines = [f"{taken} cases taken from *", CHANGES[change]]
+    result.stdout.fnmatch_lines(lines[: 1 + (change != "none")])
+    assert ("not taken" in result.stdout.str()) == (change not in ("none", "heap"))
+    heaps = [row.heap for row in load(project.path / "rows.json")]
+    assert sorted(heaps) == ["cold"] * 4 * (change == "heap") + ["system"] * 4
+
+
+def test_rows_that_are_not_selected_are_kept(project, committed):
+    """Whatever this run selects, also if that is nothing, and in the order of the whole."""
+    file = project.path / "rows.json"
+    assert project.run("--perf-json=rows.json").ret == 0
+    before = load(file)
+    for selection, taken in (("nothing", 0), ("wrong", 1), ("[b] or [c]", 2)):
+        result = project.run(*RESUMED, "-k", selection)
+        assert result.ret == (5 if selection == "nothing" else 13 if selection == "wrong" else 0)
+        said = [f"{taken} cases taken from *", f"{4 - taken} rows of *rows.json kept: *"]
+        result.stdout.fnmatch_lines(said)
+        assert load(file) == before
+
+
+def test_an_interrupt_loses_nothing_of_the_run_before(project, stopped):
+    """The first run ended with c and the wrong one; the second is stopped before them."""
+    file = project.path / "rows.json"
+    assert project.apart("--perf-json=rows.json").ret == 0
+    before = load(file)
+    stopped("interrupt", "--perf-resume", "--benchmark-min-rounds=4")
+    rows = load(file)
+    assert [row.id for row in rows] == [row.id for row in before]
+    assert rows[2:] == before[2:]
+    assert rows[0].samples != before[0].samples
+
+
+@pytest.mark.parametrize("partial", [False, True])
+def test_rows_of_other_code_are_not_lost(project, committed, partial):
+    """They may be replaced by new rows of the same case; a run that would drop them is refused."""
+    file = project.path / "rows.json"
+    assert project.run("--perf-json=rows.json").ret == 0
+    if partial:
+        journal = Journal(file)
+        journal.keep(load(file))
+        file = journal.path
+    text = file.read_text()
+    project.file("more.py", "x = 1\n")
+    machine._commit.cache_clear()
+    result = project.run(*RESUMED, "-k", "[b]")
+    assert result.ret == 4
+    said = ["*would lose 3 rows of *", "*expected:*", "*got:*3 whose uncommitted changes differ"]
+    result.stderr.fnmatch_lines([*said, "*remedy:*"])
+    assert file.read_text() == text
+    assert path_of(project.path / "rows.json").exists() == partial
+
+
+def test_a_run_that_is_refused_leaves_the_file(project, committed):
+    assert project.run("--perf-json=rows.json").ret == 0
+    text = (project.path / "rows.json").read_text()
+    assert project.run(*RESUMED, "no_such_file.py").ret == 4
+    assert project.run(*RESUMED, "--perf-device=cuda:99").ret == 4
+    assert (project.path / "rows.json").read_text() == text
 
 
 def test_a_bad_file_stops_the_run_and_is_left_as_it_is(project):

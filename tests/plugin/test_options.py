@@ -99,12 +99,34 @@ def test_json_is_written_whatever_happens(project):
     assert load(project.path / "out/rows.json") == []
 
 
-def test_json_that_cannot_be_written(project):
+@pytest.mark.parametrize("file", ["folder", "a_file/rows.json", "/proc/x/rows.json"])
+@pytest.mark.parametrize("gate", [[], ["--perf-against=HEAD"]], ids=["run", "gate"])
+def test_json_that_cannot_be_written(project, file, gate):
+    """It is found before anything is measured."""
     project.file("test_it.py", ONE)
     (project.path / "folder").mkdir()
-    result = project.run("--perf-json=folder")
+    (project.path / "a_file").write_text("x")
+    result = project.run(f"--perf-json={file}", *gate)
     assert result.ret == 4
-    result.stdout.fnmatch_lines(["*1 ok*", "*cannot write folder*", "*remedy:*"])
+    said = ["*--perf-json names what cannot be written", "*expected: a file*", f"*got:*{file[:6]}*"]
+    result.stderr.fnmatch_lines([*said, "*remedy:*"])
+    assert "1 passed" not in result.stdout.str()
+
+
+def test_json_that_cannot_be_written_any_more(project):
+    """What became a folder meanwhile is told, and the table is shown."""
+    project.file(
+        "test_it.py",
+        ONE
+        + """
+    def test_it():
+        import os
+        os.mkdir("rows.json")
+""",
+    )
+    result = project.run("--perf-json=rows.json")
+    assert result.ret == 4
+    result.stdout.fnmatch_lines(["*1 ok*", "*cannot write rows.json*", "*remedy:*"])
 
 
 def test_collect_only_never_judges(project):

@@ -66,6 +66,46 @@ def test_a_run_with_profile_and_traces(project, options):
     assert "aten::add_" in slices(traces["test_in_place"])
 
 
+TWO = """
+    @pytest.mark.parametrize("n", [1, 2])
+    def test_it(perf, n):
+        perf(torch.exp, torch.randn(8), reference=torch.exp)
+"""
+
+
+@pytest.mark.parametrize("gate", [[], ["--perf-against=HEAD"]], ids=["run", "gate"])
+@pytest.mark.parametrize("folder", ["a_file", "a_file/traces", "/proc/x/y"])
+def test_a_folder_of_traces_that_cannot_be_made(project, folder, gate):
+    project.file("test_it.py", TWO)
+    (project.path / "a_file").write_text("x")
+    result = project.run(f"--perf-trace={folder}", *gate)
+    assert result.ret == 4
+    said = ["*--perf-trace names what cannot be written", "*expected: a folder*", f"*{folder}*"]
+    result.stderr.fnmatch_lines([*said, "*remedy:*"])
+
+
+@pytest.mark.parametrize("options", [[], ["--perf-repeats=2"]], ids=["here", "repeats"])
+def test_a_trace_that_is_lost_is_not_the_backends_fault(project, options):
+    """The folder, hidden from pytest, goes away after the start; no case loses its time."""
+    lose = """
+    import pathlib, shutil
+    shutil.rmtree(".traces", ignore_errors=True)
+    pathlib.Path(".traces").write_text("x")
+    """
+    project.file("test_it.py", lose + TWO)
+    given = ["--perf-profile", "--perf-trace=.traces", "--perf-json=rows.json", *options]
+    result = project.apart(*given)
+    rows = load(project.path / "rows.json")
+    assert [(row.status, bool(row.samples), bool(row.profile)) for row in rows] == [
+        ("ok", True, True)
+    ] * 2
+    lines = ["traces in .traces*; 2 of 2 cases have none*"]
+    if not options:
+        lines += ["*a trace cannot be written*", "*expected:*", "*got:*", "*remedy:*"]
+    result.stdout.fnmatch_lines(lines)
+    assert result.ret == 0
+
+
 def one(rows, name):
     return next(row for row in rows if row.id.endswith(name))
 
@@ -128,4 +168,4 @@ def test_shards_are_a_partition_that_keeps_cases_whole(project):
 def test_bad_shards(project, value):
     result = project.run(f"--perf-shard={value}")
     assert result.ret == 4
-    result.stderr.fnmatch_lines(["*--perf-shard*", "*expected:*", "*got:*"])
+    result.stderr.fnmatch_lines(["*--perf-shard*", "*expected:*", "*got:*", "*remedy:*"])

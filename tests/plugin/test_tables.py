@@ -49,6 +49,18 @@ def test_backends_of_a_case_are_compared_with_the_first_that_has_a_time():
     assert lines[6] == "  WRONG peer wrong: output: 3 of 4 elements  [t: a]"
 
 
+def test_every_column_has_a_title():
+    head = table([row("ours", 2e-6), row("theirs", status="error", reason="x")]).splitlines()[0]
+    assert head.split()[-1] == "status"
+
+
+def test_an_interrupt_blames_nobody():
+    lines = table([row("torch", role="peer", status="error", reason="interrupted")]).splitlines()
+    assert lines[2].split()[-1] == "INTERRUPTED"
+    assert lines[3] == "  INTERRUPTED peer torch, by no fault of its own  [t: a]"
+    assert "ERROR" not in "".join(lines)
+
+
 def test_the_same_reason_is_one_line():
     lines = table(
         [

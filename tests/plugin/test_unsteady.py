@@ -9,7 +9,7 @@ import subprocess
 import psutil
 import pytest
 
-from pytest_rightfast import cli, machine_report, unsteady
+from pytest_rightfast import cli, machine, machine_report, unsteady
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_load(tmp_path, monkeypatch):
     percent[own] = 70.0
     monkeypatch.setattr(psutil, "cpu_percent", lambda *args, **keywords: percent)
     (found,) = unsteady.warnings("cpu", tmp_path)
-    assert f"CPU {own} 70%" in found
+    assert f"CPU {own} is busy to 70% with other programs" in found
     assert "--perf-cpus" in found
 
 
@@ -108,10 +108,19 @@ def test_text(small, capsys, monkeypatch):
     monkeypatch.setattr(unsteady, "warnings", lambda device: ["load: much"])
     assert cli.main(["machine", "--threads", "2"]) == 0
     text = capsys.readouterr().out
-    for word in ("CPU ", "GPU ", "driver", "torch", "GB/s", "GFLOP/s", "noise floor at 1 KiB"):
+    for word in ("CPU ", "GPU ", "torch", "GB/s", "GFLOP/s", "noise floor at 1 KiB"):
         assert word in text
     assert "cpu, 2 CPU threads" in text
     assert text.splitlines()[-1] == "WARNING load: much"
+    assert "driver" not in text
+
+
+def test_the_driver_is_told_where_there_is_one():
+    facts = dict.fromkeys(machine.PACKAGES) | {"host": "h", "cpu": "c", "cpu_count": 1, "gpu": "g"}
+    facts |= {"affinity": [0], "driver": "5.1", "system": "s", "python": "3"}
+    found = {"environment": facts, "device": "cuda", "threads": 1, "copy_seconds": {}}
+    found |= {"flops_per_second": 1.0, "noise_floor": {}, "warnings": []}
+    assert "driver          5.1" in machine_report.lines(found)[0]
 
 
 @pytest.mark.parametrize("words", [["--device", "cuda:99"], ["--threads", "0"]], ids=str)
