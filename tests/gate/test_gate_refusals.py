@@ -107,12 +107,13 @@ def test_a_full_disk(foreign, place, tmp_path):
     assert halves == []
 
 
-def test_a_report_that_cannot_be_written_is_still_printed(foreign):
-    """See test_gate_report for the whole table; here only that the exit code says so."""
+@pytest.mark.parametrize("option", ["--perf-json", "--perf-markdown"])
+def test_a_report_that_cannot_be_written_is_refused_at_the_start(foreign, option):
+    """Before anything else is looked at, as other options that make no sense."""
     foreign.start()
-    outcome = foreign.gate("--perf-against=nowhere", "--perf-json=/proc/nowhere/out.json")
-    assert outcome.code == 15
-    assert "expected a revision" in outcome.said
+    outcome = foreign.gate("--perf-against=nowhere", f"{option}=/proc/nowhere/out.json")
+    assert outcome.code == 4
+    assert f"{option} names what cannot be written" in outcome.said
 
 
 @pytest.mark.parametrize(
