@@ -2,8 +2,9 @@
 
 In one pair a case is sampled in quads of short blocks, ABCCBA (A base, B head, C base again), or
 BACCAB when the pair is odd. A and B alone read ABBA, and so do A and C: a linear drift cancels in
-both ratios, and the A/A arm is as noisy as the ratio that it is to judge. The median over the
-quads drops those that a burst of foreign load hit.
+both ratios, and the A/A arm is as noisy as the ratio that it is to judge. A pair is read twice: by
+its typical calls (lower quartile of a block, median over the quads, so that foreign load, which
+only adds time, is dropped), and by the mean of all its calls, in which no slow call is dropped.
 
 One process works at a time, the others wait for a message, and all are on the same core, on another
 one in the next pair: two processes on two cores compare the cores.
@@ -11,6 +12,7 @@ one in the next pair: two processes on two cores compare the cores.
 
 from __future__ import annotations
 
+import math
 import os
 import statistics
 import tempfile
@@ -22,7 +24,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from . import messages, provenance
-from .statistics import quad_log_ratio
+from .statistics import lower_quartile, quad_log_ratio
 from .workers import Reply, Worker, WorkerError
 
 # Seconds of one block, the fewest samples in it, and seconds of calls before it that only fill the
@@ -132,7 +134,24 @@ def fresh(arms: Iterable[Arm], patience: Callable[[], float]) -> Iterator[Pair]:
         yield Pair(arms, stack, Path(folder), patience)
 
 
-Quad = list[tuple[str, float]]  # letters and median seconds, in time order
+@dataclass(frozen=True)
+class Block:
+    """Seconds of one call of the arm `letter`: what is typical in one block, and the mean."""
+
+    letter: str
+    typical: float
+    mean: float
+
+
+Quad = list[Block]  # in time order
+
+
+@dataclass
+class Ratios:
+    """One number a pair: log(head / base), and log(base again / base), the A/A arm."""
+
+    head: list[float] = field(default_factory=list)
+    again: list[float] = field(default_factory=list)
 
 
 @dataclass
@@ -140,14 +159,14 @@ class Samples:
     """What the pairs so far said of one case.
 
     Attributes:
-        ratios: log(head / base) of each pair; aa: log(base again / base).
-        base, head: median seconds of one call, by pair.
+        typical, mean: of the typical call, and of the mean over all calls.
+        base, head: seconds of a typical call, by pair.
         wrong, implausible: why a timed round was wrong, or can't be that fast, by arm.
         lost, lost_on: why no more pairs come, or empty, and the arm that is to blame.
     """
 
-    ratios: list[float] = field(default_factory=list)
-    aa: list[float] = field(default_factory=list)
+    typical: Ratios = field(default_factory=Ratios)
+    mean: Ratios = field(default_factory=Ratios)
     base: list[float] = field(default_factory=list)
     head: list[float] = field(default_factory=list)
     wrong: dict[str, str] = field(default_factory=dict)
@@ -183,13 +202,15 @@ def sample_case(
             seconds = _block(pair, arms[letter], request, samples)
             if seconds is None:
                 return
-            quad.append((letter, seconds))
+            quad.append(Block(letter, lower_quartile(seconds), statistics.fmean(seconds)))
         quads.append(quad)
-    samples.ratios.append(statistics.median(_log_ratios(quads, "B")))
+    samples.typical.head.append(statistics.median(_log_ratios(quads, "B")))
+    samples.mean.head.append(_mean_log_ratio(quads, "B"))
     if "C" in arms:
-        samples.aa.append(statistics.median(_log_ratios(quads, "C")))
+        samples.typical.again.append(statistics.median(_log_ratios(quads, "C")))
+        samples.mean.again.append(_mean_log_ratio(quads, "C"))
     for letter, into in (("A", samples.base), ("B", samples.head)):
-        into.append(statistics.median([m for quad in quads for name, m in quad if name == letter]))
+        into.append(statistics.median([block.typical for block in _of(quads, letter)]))
 
 
 def _enough(quads: list[Quad], seconds: float) -> bool:
@@ -197,14 +218,14 @@ def _enough(quads: list[Quad], seconds: float) -> bool:
     late = seconds >= CASE_SECONDS
     if len(quads) < LEAST_QUADS:
         return False
-    others = {letter for letter, _ in quads[0]} - {"A"}
+    others = {block.letter for block in quads[0]} - {"A"}
     # Not the median deviation: of three, two agree by chance.
     errors = [statistics.stdev(_log_ratios(quads, o)) / len(quads) ** 0.5 for o in others]
     return late or max(errors) <= PRECISION
 
 
-def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> float | None:
-    """Seconds of one call in one block, or None if the case is lost."""
+def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> list[float] | None:
+    """Seconds of the calls of one block, or None if the case is lost."""
     try:
         block = pair.ask(arm, request, messages.Sampled)
     except WorkerError as error:
@@ -214,15 +235,26 @@ def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> 
         (samples.wrong if block.check else samples.implausible)[arm] = why
         samples.lost, samples.lost_on = f"{arm}: {why}", arm
         return None
-    # Not the median: a call that became slow every other time must show. Bursts of foreign load
-    # are dropped as quads.
-    return statistics.fmean(block.seconds)
+    return block.seconds
+
+
+def _of(quads: list[Quad], letter: str) -> list[Block]:
+    return [block for quad in quads for block in quad if block.letter == letter]
 
 
 def _log_ratios(quads: list[Quad], other: str) -> list[float]:
-    """log(other / base) of each quad."""
-    chosen = [[block for block in quad if block[0] in ("A", other)] for quad in quads]
+    """log(other / base) of each quad, of typical calls."""
+    chosen = [[block for block in quad if block.letter in ("A", other)] for quad in quads]
     return [
-        quad_log_ratio("".join("A" if x == "A" else "B" for x, _ in quad), [m for _, m in quad])
+        quad_log_ratio(
+            "".join("A" if block.letter == "A" else "B" for block in quad),
+            [block.typical for block in quad],
+        )
         for quad in chosen
     ]
+
+
+def _mean_log_ratio(quads: list[Quad], other: str) -> float:
+    """log(other / base) over all calls of the pair."""
+    means = [statistics.fmean(block.mean for block in _of(quads, who)) for who in (other, "A")]
+    return math.log(means[0] / means[1])

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field, replace
 
 from . import pairs, ulps
 from .config import Config
-from .statistics import MIN_PAIRS, Decision, Outcome, Plan, decide, noise_floor
+from .statistics import MIN_PAIRS, Decision, Noise, Outcome, Plan, both, decide, noise_floor
 from .trial import Case, Progress
 from .verdicts import Facts, Side, Status
 
@@ -92,17 +92,22 @@ class Rounds:
                 case.decision = found if found.outcome in SETTLED else None
 
     def _decide(self, case: Case, look: int, *, final: bool) -> Decision:
-        if len(case.samples.aa) >= 4:
-            case.noise = noise_floor(case.samples.aa)
-        effect = self.config.case(case.name).min_effect
-        return decide(
-            case.samples.ratios, self.plan, look, min_effect=effect, noise=case.noise, final=final
-        )
+        effect = self.config.case(case.name).min_effect or self.plan.min_effect
+        typical, case.noise = self._read(case.samples.typical, look, effect, final)
+        mean, _ = self._read(case.samples.mean, look, effect, final)
+        return both(typical, mean, effect)
+
+    def _read(
+        self, ratios: pairs.Ratios, look: int, effect: float, final: bool
+    ) -> tuple[Decision, Noise | None]:
+        noise = noise_floor(ratios.again) if len(ratios.again) >= MIN_PAIRS else None
+        found = decide(ratios.head, self.plan, look, min_effect=effect, noise=noise, final=final)
+        return found, noise
 
     @property
     def untimed_all(self) -> str:
         """Why the times of no case at all can be judged, or empty."""
-        if not self.cases or any(len(c.samples.ratios) >= MIN_PAIRS for c in self.cases):
+        if not self.cases or any(len(c.samples.typical.head) >= MIN_PAIRS for c in self.cases):
             return ""
         if any(case.samples.lost for case in self.cases):
             return ""  # those cases say why themselves
@@ -118,7 +123,7 @@ class Rounds:
         """The facts of every case; one that no look has settled is decided by what there is."""
         for case in self.cases:
             if case.decision is None:
-                seen, looks = len(case.samples.ratios), self.plan.looks
+                seen, looks = len(case.samples.typical.head), self.plan.looks
                 look = next((i for i, n in enumerate(looks) if seen <= n), len(looks) - 1)
                 # The time was up, not the patience with these ratios: what is left may be spent.
                 case.decision = self._decide(case, look, final=True)

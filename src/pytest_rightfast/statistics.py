@@ -15,12 +15,13 @@ shown. Sooner, that would end the pairs of a case that is about to be called `fa
 
 Error budget. `alpha` is the chance of one false `slower` in a whole gate in which every case sits
 exactly on the threshold; for identical code it is far smaller. It is split evenly over the cases
-(Bonferroni holds whatever the dependence, and cases that share a process are dependent) and over
-the looks by the power family of Kim and DeMets (1987), spent(f) = alpha * f**2 at the fraction f of
-the planned pairs, the increments summed as a union bound: no joint law of the looks is assumed, so
-trimming and heavy tails do not break it. The square keeps most for the last look, where power is
-needed, yet lets a 1.3x go at the first; O'Brien-Fleming's exponential spending leaves a first look
-of 6 pairs nothing that a t-bound with 3 degrees of freedom could ever reach.
+and their two readings, the typical call and the mean of all (Bonferroni holds whatever the
+dependence, and cases that share a process are dependent), and over the looks by the power family of
+Kim and DeMets (1987), spent(f) = alpha * f**2 at the fraction f of the planned pairs, the
+increments summed as a union bound: no joint law of the looks is assumed, so trimming and heavy
+tails do not break it. The square keeps most for the last look, where power is needed, yet lets a
+1.3x go at the first; O'Brien-Fleming's exponential spending leaves a first look of 6 pairs nothing
+that a t-bound with 3 degrees of freedom could ever reach.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 from pytest_rightfast.student import t_quantile
 
+READINGS = 2  # a case is judged by its typical call and by the mean of its calls
 MIN_PAIRS = 4  # below, a t-bound at these levels spans any effect, and 3 equal ratios are luck
 
 
@@ -121,12 +123,19 @@ class Noise:
     estimate: Estimate
 
 
-def quad_log_ratio(order: str, medians: Sequence[float]) -> float:
+def lower_quartile(samples: Sequence[float]) -> float:
+    """A quarter of the samples are at most this. Foreign load only ever adds time, so it is a third
+    less noisy than the median (seen on two cores of a shared machine), and is no single sample.
+    """
+    return sorted(samples)[(len(samples) - 1) // 4]
+
+
+def quad_log_ratio(order: str, seconds: Sequence[float]) -> float:
     """Mean log B - mean log A of one quad, free of linear drift."""
     if order not in ("ABBA", "BAAB"):
         raise ValueError(f"a quad must be ABBA or BAAB, got {order!r}")
     signs = [1.0 if side == "B" else -1.0 for side in order]
-    return sum(s * _log(x) for s, x in zip(signs, medians, strict=True)) / 2.0
+    return sum(s * _log(x) for s, x in zip(signs, seconds, strict=True)) / 2.0
 
 
 def estimate(log_ratios: Sequence[float]) -> Estimate:
@@ -181,7 +190,7 @@ def decide(
         error = max(error, noise.estimate.error * math.sqrt(noise.estimate.pairs / found.pairs))
         bias = abs(noise.bias)
     share = plan.share(look, final)
-    reach = t_quantile(plan.alpha / plan.cases * share, found.freedom)
+    reach = t_quantile(plan.alpha / (READINGS * plan.cases) * share, found.freedom)
     narrow = t_quantile(plan.beta * share, found.freedom) * error + bias
     wide = reach * error + bias
     edge = math.log1p(effect)
@@ -192,6 +201,23 @@ def decide(
     visible = math.expm1(edge + bias + (reach + t_quantile(0.1, found.freedom)) * error)
     reason = _reason(outcome, (low, high), inner, effect)
     return Decision(outcome, math.exp(found.mean), low, high, visible, found.pairs, reason)
+
+
+def both(typical: Decision, mean: Decision, effect: float) -> Decision:
+    """What the typical call shows, unless the mean of all calls shows more.
+
+    Most calls of a path that became slow now and then, or for one of its inputs, are what they
+    were. The mean is noisier, since a burst of foreign load is in it: it may say `slower` by the
+    same test, but for `same` and `faster` it needs no bound of its own, and only forbids them where
+    it is three times `effect` away.
+    """
+    if mean.outcome is Outcome.SLOWER and typical.outcome is not Outcome.SLOWER:
+        return replace(mean, reason=f"the mean of all calls, not the typical one: {mean.reason}")
+    well = typical.outcome in (Outcome.SAME, Outcome.FASTER)
+    if well and mean.ratio > 1 + 3 * effect:
+        reason = f"typical calls are {typical.outcome}, but the mean of all is {mean.ratio:.3f}x"
+        return replace(typical, outcome=Outcome.UNDECIDED, reason=reason)
+    return typical
 
 
 def _outcome(mean: float, wide: float, narrow: float, edge: float, last: bool) -> Outcome:
@@ -221,5 +247,5 @@ def _reason(
 
 def _log(time: float) -> float:
     if not (time > 0 and math.isfinite(time)):
-        raise ValueError(f"a block's median time must be above 0 and finite, got {time}")
+        raise ValueError(f"a block's time must be above 0 and finite, got {time}")
     return math.log(time)
