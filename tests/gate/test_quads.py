@@ -90,3 +90,16 @@ def test_a_call_that_is_slow_now_and_then_is_in_the_mean(monkeypatch, slow):
     samples = pair.sample()
     assert samples.mean.head == pytest.approx([math.log(1 + 0.4 * slow)])
     assert samples.typical.head == pytest.approx([0])
+
+
+def test_the_typical_call_of_a_block_is_not_its_slow_half(monkeypatch):
+    """Foreign load only adds time."""
+    pair = Scripted(monkeypatch, lambda arm, block: 1e-3)
+
+    def ask(arm, message, expected):
+        pair.now += 0.01
+        slow = 9e-3 if arm == "head" else 5e-3
+        return messages.Sampled([1e-3, 1e-3, slow, slow, slow])
+
+    monkeypatch.setattr(pair, "ask", ask)
+    assert pair.sample().typical.head == pytest.approx([0])

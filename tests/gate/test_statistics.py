@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from pytest_rightfast.statistics import (
     Outcome,
     Plan,
+    both,
     decide,
     estimate,
     noise_floor,
@@ -171,3 +172,36 @@ class TestPairs:
     def test_a_time_that_is_no_time_is_refused(self, bad):
         with pytest.raises(ValueError, match="above 0 and finite"):
             quad_log_ratio("ABBA", [1.0, 1.0, bad, 1.0])
+
+
+class TestBothReadings:
+    """The typical call, and the mean of all calls."""
+
+    PLAN = Plan(cases=1)
+
+    def read(self, middle, spread):
+        ratios = [math.log(middle) + spread * sign for sign in (-1, 1, -0.5, 0.5, -0.2, 0.2)]
+        return decide(ratios, self.PLAN, 0)
+
+    def judge(self, typical, mean):
+        return both(typical, mean, self.PLAN.min_effect)
+
+    def test_a_mean_that_is_slower_beyond_doubt_is_slower(self):
+        found = self.judge(self.read(1.0, 0.001), self.read(1.3, 0.001))
+        assert found.outcome is Outcome.SLOWER
+        assert found.ratio == pytest.approx(1.3)
+
+    @pytest.mark.parametrize("typical", [1.0, 0.8])
+    def test_a_mean_far_off_but_noisy_forbids_same_and_faster(self, typical):
+        found = self.judge(self.read(typical, 0.001), self.read(1.3, 0.3))
+        assert found.outcome is Outcome.UNDECIDED
+        assert "1.300x" in found.reason
+
+    @pytest.mark.parametrize(("typical", "outcome"), [(1.0, "same"), (0.8, "faster")])
+    def test_a_noisy_mean_nearby_forbids_nothing(self, typical, outcome):
+        assert self.judge(self.read(typical, 0.001), self.read(1.05, 0.1)).outcome == outcome
+
+    def test_a_slower_typical_call_is_enough(self):
+        found = self.judge(self.read(1.3, 0.001), self.read(1.0, 0.001))
+        assert found.outcome is Outcome.SLOWER
+        assert found.ratio == pytest.approx(1.3)

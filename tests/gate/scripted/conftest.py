@@ -17,7 +17,8 @@ VERSIONS = {"python": "3", "torch": "2"}
 class Script:
     """Answers of all arms; keywords change the dicts and sets below.
 
-    `seconds`: arm -> median of a block; 0.2% of noise is added. `verified`: arm -> status, reason.
+    `seconds`: arm -> one call; 0.2% of noise is added. `burdens`: arm -> how many times slower the
+    third call of a block is. `verified`: arm -> status, reason.
     `errors`: arm -> by family. `counts`: arm -> one pass. `dies`: arms that die when sampled.
     `inputs`: fingerprints. `stray`: foreign code. `failed`: files that can't be imported. `timed`:
     all cases are. `pair_seconds`: what the clock moves by in each pair.
@@ -30,7 +31,7 @@ class Script:
         self.verified, self.errors, self.counts = {}, {}, {}
         self.dies, self.wrong_rounds, self.too_fast, self.started = set(), {}, {}, []
         self.random, self.pair_seconds, self.now = random.Random(0), 1.0, 0.0
-        self.inputs, self.stray, self.failed = {}, {}, {}
+        self.inputs, self.stray, self.failed, self.burdens = {}, {}, {}, {}
         for name, value in changes.items():
             getattr(self, name).update(value)
 
@@ -66,7 +67,8 @@ class Script:
             raise WorkerError(f"{arm}: sample: killed by SIGKILL")
         noise = 1 + self.random.gauss(0, 0.002)
         wrong, hasty = self.wrong_rounds.get(arm, ""), self.too_fast.get(arm, "")
-        return messages.Sampled([self.seconds[arm] * noise] * 3, wrong, hasty)
+        call = self.seconds[arm] * noise
+        return messages.Sampled([call, call, call * self.burdens.get(arm, 1)], wrong, hasty)
 
 
 @pytest.fixture

@@ -55,3 +55,17 @@ def test_a_case_that_runs_with_bases_own_file_has_an_a_a_arm_of_its_own(judged, 
     assert verdict(report) == ("same", 0)
     assert made.started[0] == ["base", "again", "head", "own", "own again"]
     assert all(names == ["head", "own", "own again"] for names in made.started[1:])
+
+
+@pytest.mark.parametrize("times", [2, 10])
+def test_one_call_of_three_that_became_slow_is_slower(judged, script, verdict, times):
+    """The typical call is what it was."""
+    report = judged(script(burdens={"head": times}))
+    assert verdict(report) == ("slower", 10)
+    (finding,) = report.judgements[0].findings
+    assert "mean of all calls" in finding.reason
+
+
+def test_calls_that_are_slow_on_both_sides_are_no_change(judged, script, verdict):
+    report = judged(script(burdens=dict.fromkeys(("base", "again", "head"), 5)))
+    assert verdict(report) == ("same", 0)
