@@ -79,7 +79,7 @@ def line(number: int, found: dict[str, Any]) -> collections.Counter[str]:
 
 @dataclass(frozen=True)
 class Series:
-    """Gates in a row: how many, with which options of `rightfast gate`, their reports kept where."""
+    """Gates in a row: how many, with which options of `rightfast gate`, where reports are kept."""
 
     times: int
     options: list[str]
