@@ -1,10 +1,10 @@
 """Fresh processes of base and head walk the cases in lockstep; base's second self is the A/A arm.
 
 In one pair a case is sampled in quads of short blocks, ABCCBA (A base, B head, C base again), or
-BACCAB when the pair is odd. A and B alone read ABBA, and so do A and C: a linear drift cancels in
-both ratios, and the A/A arm is as noisy as the ratio that it is to judge. A pair is read twice: by
-its typical calls (lower quartile of a block, median over the quads, so that foreign load, which
-only adds time, is dropped), and by the mean of all its calls, in which no slow call is dropped.
+BACCAB when the pair is odd. A and B alone read ABBA, and so do A and C: a drift weighs on both
+alike, and the A/A arm is as noisy as the ratio that it is to judge. A pair is read twice: by its
+typical calls (lower quartile of a block, lower quartile of an arm's blocks, so that foreign load,
+which only adds time, is dropped), and by the mean of all its calls, in which no call is dropped.
 
 One process works at a time, the others wait for a message, and all are on the same core, on another
 one in the next pair: two processes on two cores compare the cores.
@@ -153,6 +153,12 @@ class Ratios:
     head: list[float] = field(default_factory=list)
     again: list[float] = field(default_factory=list)
 
+    def add(self, seconds: Mapping[str, float]) -> None:
+        """One pair's seconds, by letter."""
+        self.head.append(math.log(seconds["B"] / seconds["A"]))
+        if "C" in seconds:
+            self.again.append(math.log(seconds["C"] / seconds["A"]))
+
 
 @dataclass
 class Samples:
@@ -204,13 +210,11 @@ def sample_case(
                 return
             quad.append(Block(letter, lower_quartile(seconds), statistics.fmean(seconds)))
         quads.append(quad)
-    samples.typical.head.append(statistics.median(_log_ratios(quads, "B")))
-    samples.mean.head.append(_mean_log_ratio(quads, "B"))
-    if "C" in arms:
-        samples.typical.again.append(statistics.median(_log_ratios(quads, "C")))
-        samples.mean.again.append(_mean_log_ratio(quads, "C"))
-    for letter, into in (("A", samples.base), ("B", samples.head)):
-        into.append(statistics.median([block.typical for block in _of(quads, letter)]))
+    read = {letter: _read(quads, letter) for letter in arms}
+    samples.base.append(read["A"].typical)
+    samples.head.append(read["B"].typical)
+    samples.typical.add({letter: block.typical for letter, block in read.items()})
+    samples.mean.add({letter: block.mean for letter, block in read.items()})
 
 
 def _enough(quads: list[Quad], seconds: float) -> bool:
@@ -238,8 +242,14 @@ def _block(pair: Pair, arm: str, request: messages.Sample, samples: Samples) -> 
     return block.seconds
 
 
-def _of(quads: list[Quad], letter: str) -> list[Block]:
-    return [block for quad in quads for block in quad if block.letter == letter]
+def _read(quads: list[Quad], letter: str) -> Block:
+    """All blocks of one arm. A drift weighs on all arms alike: the quads are palindromes."""
+    blocks = [block for quad in quads for block in quad if block.letter == letter]
+    return Block(
+        letter,
+        lower_quartile([block.typical for block in blocks]),
+        statistics.fmean([block.mean for block in blocks]),
+    )
 
 
 def _log_ratios(quads: list[Quad], other: str) -> list[float]:
@@ -252,9 +262,3 @@ def _log_ratios(quads: list[Quad], other: str) -> list[float]:
         )
         for quad in chosen
     ]
-
-
-def _mean_log_ratio(quads: list[Quad], other: str) -> float:
-    """log(other / base) over all calls of the pair."""
-    means = [statistics.fmean(block.mean for block in _of(quads, who)) for who in (other, "A")]
-    return math.log(means[0] / means[1])

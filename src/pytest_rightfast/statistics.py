@@ -50,14 +50,15 @@ class Plan:
     """What is fixed before the first pair runs; a look that is not in it would be peeking.
 
     `cases`: compared cases. `looks`: pairs at each look, rising. `min_effect`: 0.03 is 3%.
-    `alpha`: false `slower` a gate (and, separately, false `faster`). `beta`: false `same` a case.
+    `alpha`: false `slower` a gate (and, separately, false `faster`). `beta`: false `same` of a case
+    that is slower by exactly `min_effect`: 0.2 is a power of 80%.
     """
 
     cases: int
     looks: tuple[int, ...] = (6, 9, 12, 16, 22, 30)
     min_effect: float = 0.03
     alpha: float = 0.05
-    beta: float = 0.1
+    beta: float = 0.2
 
     def __post_init__(self) -> None:
         rising = all(a < b for a, b in zip(self.looks, self.looks[1:], strict=False))

@@ -65,7 +65,7 @@ def test_a_slow_case_takes_three(monkeypatch):
     assert len(pair.asked) == 6 * 3
 
 
-def test_a_burst_in_one_quad_is_dropped(monkeypatch):
+def test_a_burst_in_one_block_is_dropped(monkeypatch):
     pair = Scripted(monkeypatch, lambda arm, block: 3e-3 if block == 7 else 1e-3)
     assert pair.sample().typical.head == pytest.approx([0])
 
