@@ -21,6 +21,19 @@ def test_noise_floor_and_smallest_visible_effect_are_reported(judged, script):
     assert case["low"] < case["ratio"] < case["high"]
 
 
+@pytest.mark.parametrize(
+    ("changes", "named"),
+    [
+        ({"seconds": {"head": 1.3e-3}}, True),
+        ({"verified": {"head": ("wrong", "x")}}, False),
+        ({}, False),
+    ],
+)
+def test_the_way_to_agree_is_named_where_agreeing_is_possible(judged, script, changes, named):
+    text = "\n".join(gate_report.lines(judged(script(**changes))))
+    assert ("agree to it in perf/accepted.toml" in text) is named
+
+
 HOSTILE = "a | b\n\n# head <img src=x> `code` [link](http://evil.example) @everyone **bold** $x$"
 
 
