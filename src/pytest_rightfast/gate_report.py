@@ -41,7 +41,7 @@ def _remedy(report: Report) -> Iterator[str]:
     """Whoever means the change must not have to search for how to say so."""
     open_ = [f for j in report.judgements for f in j.findings if f not in j.excused]
     if report.result.would and any(finding.verdict in ACCEPTABLE for finding in open_):
-        yield "if it is meant, agree to it in perf/accepted.toml: case, verdict, limit, reason, expires"
+        yield "if meant, agree to it in perf/accepted.toml: case, verdict, limit, reason, expires"
 
 
 def heading(report: Report) -> list[str]:
