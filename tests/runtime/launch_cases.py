@@ -1,4 +1,4 @@
-"""Kernels of every structure that Triton knows, and arguments of every kind; nothing is compiled."""
+"""Kernels of every structure that Triton knows, and arguments of every kind; never compiled."""
 
 from __future__ import annotations
 

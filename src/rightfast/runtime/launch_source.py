@@ -2,9 +2,10 @@
 
 Triton compiles a kernel anew for each *specialisation* of its arguments: the dtype of a pointer and
 whether it is a multiple of 16; the width of an integer, whether it is 1 and whether it is a
-multiple of 16; None; every constexpr. The key made here tells apart whatever Triton tells apart, so that a
-kernel found under it is the one that Triton would have found. What the key does not know (a tensor
-subclass, a tuple, a tensor descriptor) raises `Foreign`, and the launch goes through Triton.
+multiple of 16; None; every constexpr. The key made here tells apart whatever Triton tells apart,
+so that a kernel found under it is the one that Triton would have found. What the key does not know
+(a tensor subclass, a tuple, a tensor descriptor) raises `Foreign`, and the launch goes through
+Triton.
 
 The function is generated, as `dataclasses` and Triton's own binder are, because a loop over
 parameters costs more than the launch.
