@@ -99,6 +99,9 @@ def test_accumulating():
     def add(x, out):
         out += x
 
+    def add_again(x, out):
+        out.add_(x)
+
     x, out = torch.ones(1000, device="cuda"), torch.full((1000,), 3.0, device="cuda")
     for writes in (None, [1]):
         forget_choices()
