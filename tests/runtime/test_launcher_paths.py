@@ -287,7 +287,7 @@ def test_any_state_of_the_generators(recording):
         assert random.getstate() == states[1]
 
 
-def test_importing_the_runtime_imports_neither_torch_nor_triton():
-    code = "import sys, rightfast.runtime; print({'torch', 'triton'} & set(sys.modules))"
+def test_importing_the_runtime_imports_no_triton():
+    code = "import sys, rightfast.runtime; print('triton' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert done.stdout.strip() == "set()"
+    assert done.stdout.strip() == "False"

@@ -1,11 +1,8 @@
-"""The runtime under the libraries, for anybody's kernels: a tuner and a launcher.
+"""The runtime under the libraries, for anybody's kernels: a tuner and a launcher."""
 
-Importing it imports neither torch nor Triton.
-"""
-
-from .choice import Choice
-from .launcher import Launch, cdiv, launchable
-from .tuner import (
+from rightfast.runtime.choice import Choice
+from rightfast.runtime.launcher import Launch, cdiv, launchable
+from rightfast.runtime.tuner import (
     also_capturing,
     best_of,
     capturing,

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from .scratch import leaves, tensors
+import torch
 
-if TYPE_CHECKING:
-    import torch
+from rightfast.runtime.scratch import leaves, tensors
 
 # Of one element, beside its magnitude and the leaf's; a leaf as a whole has a quarter of it.
 RTOL = {"float64": 1e-11, "float32": 1e-5, "float16": 6e-3, "bfloat16": 4e-2}
@@ -34,8 +33,6 @@ def disagreement(got: Any, wanted: Any, rtol: float | None, atol: float) -> str:
 
 
 def _leaf(got: Any, wanted: Any, rtol: float | None, atol: float) -> str:
-    import torch
-
     if not isinstance(wanted, torch.Tensor) or not isinstance(got, torch.Tensor):
         same = type(got) is type(wanted) and bool(
             got == wanted or (got != got and wanted != wanted)
@@ -60,8 +57,6 @@ def tolerance(tensor: torch.Tensor) -> float:
 
 
 def _values(got: torch.Tensor, wanted: torch.Tensor, rtol: float, atol: float) -> str:
-    import torch
-
     size = math.sqrt(sum(float(_finite(b).square().sum()) for _, b in _chunks(got, wanted)))
     mean = size / math.sqrt(max(wanted.numel(), 1))
     wrong, worst, distance = 0, 0.0, 0.0
@@ -85,8 +80,6 @@ def _finite(values: torch.Tensor) -> torch.Tensor:
 
 def _chunks(*found: torch.Tensor) -> Iterator[tuple[torch.Tensor, ...]]:
     """The elements in float64, some at a time: a large result has no room for a wide copy."""
-    import torch
-
     flat = [(torch.view_as_real(t.resolve_conj()) if t.is_complex() else t) for t in found]
     flat = [t.detach().reshape(-1) for t in flat]
     for start in range(0, flat[0].numel(), CHUNK):

@@ -21,8 +21,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from .launch_source import PREFIX, Foreign, Source, parameters, refused, wide
-from .triton_forms import FORMS, Form, changed, entry, version
+from rightfast.runtime.launch_source import PREFIX, Foreign, Source, parameters, refused, wide
+from rightfast.runtime.triton_forms import FORMS, Form, changed, entry, version
 
 Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
 

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from .choice import Choice
+from rightfast.runtime.choice import Choice
 
 SCHEMA = 1
 VARIABLE = "RIGHTFAST_PINS"

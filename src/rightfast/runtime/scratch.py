@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    import torch
+import torch
 
-ALIGNMENT = (
-    512  # bytes; what the CUDA allocator aligns to, and more than any specialisation asks for
-)
+ALIGNMENT = 512  # bytes; the CUDA allocator's, and more than any specialisation asks for
 
 
 def mapped(function: Callable[[Any], Any], tree: Any) -> Any:
@@ -37,8 +34,6 @@ def leaves(tree: Any) -> Iterator[Any]:
 
 
 def tensors(tree: Any) -> list[torch.Tensor]:
-    import torch
-
     return [leaf for leaf in leaves(tree) if isinstance(leaf, torch.Tensor)]
 
 
@@ -103,7 +98,6 @@ class _Memory:
 
     def copy_of(self, leaf: Any) -> Any:
         """The same view of the copy; anything but a tensor stays what it is."""
-        import torch
 
         if not isinstance(leaf, torch.Tensor):
             return leaf
@@ -129,8 +123,6 @@ class _Memory:
 
 def _plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a view of memory and nothing else."""
-    import torch
-
     known = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     strided = tensor.layout is torch.strided and not tensor.is_quantized
     return (

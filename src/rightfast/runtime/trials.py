@@ -9,11 +9,14 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from .agreement import disagreement, errors, less_accurate
-from .choice import Choice
-from .scratch import Scratch, mapped, tensors
+import torch
+
+from rightfast.runtime.agreement import disagreement, errors, less_accurate
+from rightfast.runtime.choice import Choice
+from rightfast.runtime.scratch import Scratch, mapped, tensors
 
 SLOW = 2.0  # times the fastest: what is slower after one run is dropped
+SMALL = 2**24  # bytes
 AHEAD = 100_000  # cycles that the device is kept busy while the host enqueues a run
 
 Clock = Callable[[Callable[[], Any]], float]
@@ -21,8 +24,6 @@ Clock = Callable[[Callable[[], Any]], float]
 
 def wall_clock(call: Callable[[], Any]) -> float:
     """Seconds of one call on the host, with what it left to a GPU."""
-    import torch
-
     cuda: Any = torch.cuda
     wait = cuda.synchronize if cuda.is_initialized() else lambda: None
     wait()
@@ -37,8 +38,6 @@ def event_clock(call: Callable[[], Any]) -> float:
 
     The device is kept busy while the host enqueues: else a short kernel's time is the host's.
     """
-    import torch
-
     event: Any = torch.cuda.Event
     start, end = event(enable_timing=True), event(enable_timing=True)
     getattr(torch.cuda, "_sleep", lambda cycles: None)(AHEAD)
@@ -93,7 +92,6 @@ class Contest:
         """The device by its name, so that a pin of one GPU is none of another."""
         if self.device is None:
             return "cpu"
-        import torch
 
         return torch.cuda.get_device_name(self.device)
 
@@ -227,16 +225,18 @@ class Contest:
 
     def _kept(self, found: Any) -> Any:
         """A copy that later runs do not write to."""
-        import torch
 
         return mapped(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, found)
 
     def _soil(self) -> None:
-        """Fill the memory that the next result will have with NaN, so that a gap in it shows."""
-        import torch
+        """Fill the memory that the next result will have with NaN, so that a gap in it shows.
 
+        An allocator hands out what was freed last, or another block of that size: there are
+        several of a small one.
+        """
         found = [leaf for leaf in tensors(self.wanted[0]) if leaf.layout is torch.strided]
-        blocks = [torch.empty_like(leaf) for leaf in found]
+        several = [leaf for leaf in found for _ in range(4 if leaf.nbytes < SMALL else 1)]
+        blocks = [torch.empty_like(leaf) for leaf in several]
         for block in blocks:
             if block.is_floating_point() or block.is_complex():
                 block.fill_(float("nan"))
@@ -245,8 +245,6 @@ class Contest:
 @contextlib.contextmanager
 def _undisturbed(device: str | None) -> Iterator[Callable[[], None]]:
     """Without gradients, and with the random generators put back; yields what rewinds them."""
-    import torch
-
     with torch.no_grad(), torch.random.fork_rng(devices=[device] if device else []):
         host = torch.get_rng_state()
         state = torch.cuda.get_rng_state(device) if device else None

@@ -11,16 +11,17 @@ random generators are put back.
 
 from __future__ import annotations
 
-import sys
 import threading
 import warnings
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Any
 
-from . import pins
-from .choice import Choice
-from .scratch import leaves
-from .trials import Clock, Contest, Rules
+import torch
+
+from rightfast.runtime import pins
+from rightfast.runtime.choice import Choice
+from rightfast.runtime.scratch import leaves
+from rightfast.runtime.trials import Clock, Contest, Rules
 
 FASTER = 0.9  # of the default's time: what a candidate must reach to be adopted
 RUNS = 10  # timed runs of each candidate that was not dropped
@@ -132,9 +133,6 @@ def _check(candidates: Mapping[str, Candidate], default: str | None, key: Any, r
 
 def _place(arguments: Sequence[Any], keywords: Mapping[str, Any] | None) -> str:
     """The CUDA device of the first tensor that has one; else "cpu"."""
-    torch = sys.modules.get("torch")
-    if torch is None:
-        return "cpu"
     kind = torch.Tensor
     for leaf in arguments:
         if isinstance(leaf, kind) and leaf.is_cuda:
@@ -147,9 +145,8 @@ def _place(arguments: Sequence[Any], keywords: Mapping[str, Any] | None) -> str:
 
 def capturing() -> bool:
     """Whether a launch made now would be recorded: by CUDA, or by what `also_capturing` names."""
-    torch = sys.modules.get("torch")
-    recorded = torch is not None and torch.cuda.is_initialized()
-    if recorded and torch is not None and torch.cuda.is_current_stream_capturing():
+    cuda: Any = torch.cuda
+    if cuda.is_initialized() and cuda.is_current_stream_capturing():
         return True
     return any(probe() for probe in _probes)
 
