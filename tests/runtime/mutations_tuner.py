@@ -17,9 +17,10 @@ from pathlib import Path
 from typing import NamedTuple
 
 try:
-    from .mutations_tuner_rows import ROWS
+    from . import mutations_launcher_rows, mutations_tuner_rows
 except ImportError:  # run as a script
-    from mutations_tuner_rows import ROWS  # type: ignore[no-redef]
+    import mutations_launcher_rows  # type: ignore[no-redef]
+    import mutations_tuner_rows  # type: ignore[no-redef]
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src" / "rightfast" / "runtime"
@@ -35,7 +36,8 @@ class Mutation(NamedTuple):
     test: str  # file::test, as pytest takes it
 
 
-MUTATIONS = [Mutation(*row) for row in ROWS]
+ROWS = [*mutations_launcher_rows.ROWS, *mutations_tuner_rows.ROWS]
+MUTATIONS = sorted((Mutation(*row) for row in ROWS), key=lambda one: one.number)
 
 
 def count(mutation: Mutation) -> int:

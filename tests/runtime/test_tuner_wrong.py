@@ -171,6 +171,19 @@ class TestBlockMaps:
         found = refusal(whole, mapped(range(tiles - 1)), x, out, writes=writes)
         assert bool(found) != hidden
 
+    def test_a_pinned_map_that_is_wrong(self):
+        """Yesterday's answer in the output hides it from nobody."""
+        x = torch.rand(9, 3)
+        out = x * 2
+        ways = {
+            "whole": lambda x, out: map_rows(x, out, [0, 1, 2]),
+            "short": lambda x, out: map_rows(x, out, [0, 1]),
+        }
+        content = {"place": "cpu", "key": "'map'", "winner": "short"}
+        pin_choices({"schema": 1, "choices": [content]})
+        assert best_of(ways, (x, out), key="map", writes=[1]) is ways["whole"]
+        assert "3 of 27" in choices()[0].refused["short"]
+
     def test_a_block_twice(self):
         def twice(x, out):
             out += x

@@ -119,8 +119,7 @@ class Contest:
             self.refused[pinned] = f"it is pinned, and not among {list(self.candidates)}"
         elif pinned != self.default:
             with _undisturbed(self.device) as rewind:
-                self.wanted = self._kept(self._run(self.default, rewind))
-                self._accuracy(rewind)
+                self._first(rewind, timed=False)
                 if self._right(pinned, rewind, timed=False):
                     winner = pinned
         return self._choice(key, where, winner, pinned=True)
@@ -129,13 +128,15 @@ class Contest:
         found = self.seconds, self.dropped, self.refused
         return Choice(key, where, winner, self.default, *found, pinned=pinned)
 
-    def _first(self, rewind: Callable[[], None]) -> None:
+    def _first(self, rewind: Callable[[], None], timed: bool = True) -> None:
         """The default: the answer that all others must give, and its first time."""
         self.wanted = self._kept(self._run(self.default, rewind))
         self._accuracy(rewind)
         # What is only written is filled with NaN from here on: an answer that an earlier call
         # left there would pass for a candidate's own.
         self.poison = self.scratch.declared
+        if not timed and not self.poison:
+            return
         try:
             self.seconds[self.default], again = self._timed(self.default, rewind)
             if self._differs(again):
