@@ -1,4 +1,4 @@
-"""What `mutations_tuner.py` breaks of the launcher: class, error, module, old and new text, test."""
+"""What `mutations_tuner.py` breaks of the launcher: class, error, module, texts, test."""
 
 from __future__ import annotations
 

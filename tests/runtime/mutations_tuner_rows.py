@@ -1,8 +1,10 @@
-"""What `mutations_tuner.py` breaks of the tuner: class, error, module, old and new text, test."""
+"""What `mutations_tuner.py` breaks of the tuner: class, error, module, texts, test."""
 
 from __future__ import annotations
 
-WHO, RUNS, TRACE = (
+TUNER = "test_tuner.py::"
+WHO, RUNS = TUNER + "TestWho::test_", TUNER + "TestWhatRuns::test_"
+TRACE = TUNER + "TestNoTrace::test_"
 WRONG = "test_tuner_wrong.py::"
 PINS = "test_tuner_pins.py::TestPins::test_"
 ROWS: list[tuple[int, str, str, str, str, str]] = [
