@@ -130,6 +130,14 @@ ROWS: list[tuple[int, str, str, str, str, str]] = [
     ),
     (
         22,
+        "what is read shares no memory with what is written",
+        "scratch",
+        "if place not in places and memory.has(given[place])",
+        "if False",
+        TRACE + "in_place",
+    ),
+    (
+        22,
         "copies are aligned where the tensors are not",
         "scratch",
         "low -= low % ALIGNMENT",

@@ -230,6 +230,20 @@ class TestNoTrace:
         assert set(seen) == {place}
         assert choices()[0].refused == {}
 
+    def test_in_place(self):
+        """What is read and shares memory with what is written is a copy of it, too."""
+        x = torch.arange(6.0)
+        seen = []
+
+        def shift(x, out):
+            seen.append(x.data_ptr() == out.data_ptr())
+            out.copy_(x.flip(0) + 1)
+
+        best_of({"a": shift, "b": shift}, (x[:4], x[:4]), key="shift", writes=[1])
+        assert torch.equal(x, torch.arange(6.0))
+        assert set(seen) == {True}
+        assert choices()[0].refused == {}
+
     def test_trees_and_what_is_no_tensor(self):
         x = torch.ones(3)
         marker = object()
@@ -298,6 +312,7 @@ class TestReports:
             ({"runs": True}, ValueError, "a positive number, got True"),
             ({"writes": [3]}, ValueError, r"among \[0\], got \[3\]"),
             ({"key": object()}, TypeError, "hand over what tells the calls apart"),
+            ({"key": ["a"]}, TypeError, r"got list: \['a'\]"),
         ],
     )
     def test_bad_input(self, change, error, words):

@@ -66,10 +66,14 @@ class Scratch:
                 "arguments that a candidate changes"
             )
         memory = _Memory(tensors([given[place] for place in places]))
+        # What shares memory with a tensor that is written sees what is written.
+        shared = [place for place in given if place not in places and memory.has(given[place])]
+        memory.add(tensors([given[place] for place in shared]))
+        found = dict(given)
+        for place in [*places, *shared]:
+            found[place] = mapped(memory.copy_of, given[place])
         self.pairs = memory.pairs
-        copied = {place: mapped(memory.copy_of, given[place]) for place in places}
-        self.written = tensors(list(copied.values()))
-        found = {**given, **copied}
+        self.written = tensors([found[place] for place in places])
         self.arguments = [found[place] for place in range(len(arguments))]
         self.keywords = {name: found[name] for name in keywords}
 
@@ -90,6 +94,14 @@ class _Memory:
         self.pairs: list[tuple[torch.Tensor, torch.Tensor]] = []
         self.spans: dict[Any, tuple[int, int]] = {}
         self.copies: dict[Any, torch.Tensor] = {}
+        self.add(found)
+
+    def has(self, tree: Any) -> bool:
+        """Whether any of some tensors views memory that is known here."""
+        return any(_plain(one) and _where(one)[0] in self.spans for one in tensors(tree))
+
+    def add(self, found: list[torch.Tensor]) -> None:
+        """Take note of what some tensors view, before anything is copied."""
         for tensor in found:
             if _plain(tensor):
                 place, first, last = _where(tensor)
@@ -98,7 +110,6 @@ class _Memory:
 
     def copy_of(self, leaf: Any) -> Any:
         """The same view of the copy; anything but a tensor stays what it is."""
-
         if not isinstance(leaf, torch.Tensor):
             return leaf
         if not _plain(leaf):
@@ -125,12 +136,8 @@ def _plain(tensor: torch.Tensor) -> bool:
     """Whether a tensor is a view of memory and nothing else."""
     known = type(tensor) in (torch.Tensor, torch.nn.Parameter)
     strided = tensor.layout is torch.strided and not tensor.is_quantized
-    return (
-        known
-        and strided
-        and tensor.device.type != "meta"
-        and not (tensor.is_neg() or tensor.is_conj())
-    )
+    lazy = tensor.is_neg() or tensor.is_conj() or tensor.device.type == "meta"
+    return known and strided and not lazy
 
 
 def _where(tensor: torch.Tensor) -> tuple[Any, int, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import statistics
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -33,17 +34,19 @@ def wall_clock(call: Callable[[], Any]) -> float:
     return (time.perf_counter_ns() - start) / 1e9
 
 
-def event_clock(call: Callable[[], Any]) -> float:
-    """Seconds that the current CUDA stream takes for one call.
+def event_clock(call: Callable[[], Any], device: str = "cuda") -> float:
+    """Seconds that the current stream of a CUDA device takes for one call.
 
     The device is kept busy while the host enqueues: else a short kernel's time is the host's.
     """
-    event: Any = torch.cuda.Event
-    start, end = event(enable_timing=True), event(enable_timing=True)
-    getattr(torch.cuda, "_sleep", lambda cycles: None)(AHEAD)
-    start.record()
+    cuda: Any = torch.cuda
+    with cuda.device(device):
+        stream = cuda.current_stream()
+        start, end = (cuda.Event(enable_timing=True) for _ in range(2))
+        getattr(cuda, "_sleep", lambda cycles: None)(AHEAD)
+    start.record(stream)
     call()
-    end.record()
+    end.record(stream)
     end.synchronize()
     return float(start.elapsed_time(end)) / 1e3
 
@@ -79,7 +82,8 @@ class Contest:
         self.tolerance = rules.rtol, rules.atol
         self.scratch = Scratch(arguments, keywords, rules.writes)
         self.device = place if place.startswith("cuda") else None
-        self.clock = rules.clock or (event_clock if self.device else wall_clock)
+        events = functools.partial(event_clock, device=place)
+        self.clock = rules.clock or (events if self.device else wall_clock)
         self.seconds: dict[str, float] = {}
         self.dropped: dict[str, str] = {}
         self.refused: dict[str, str] = {}
@@ -92,7 +96,6 @@ class Contest:
         """The device by its name, so that a pin of one GPU is none of another."""
         if self.device is None:
             return "cpu"
-
         return torch.cuda.get_device_name(self.device)
 
     def decide(self, key: str, where: str, faster: float) -> Choice:
@@ -226,21 +229,20 @@ class Contest:
 
     def _kept(self, found: Any) -> Any:
         """A copy that later runs do not write to."""
-
         return mapped(lambda x: x.clone() if isinstance(x, torch.Tensor) else x, found)
 
     def _soil(self) -> None:
-        """Fill the memory that the next result will have with NaN, so that a gap in it shows.
+        """Overwrite the memory that the next result will have, so that a gap in it shows.
 
         An allocator hands out what was freed last, or another block of that size: there are
-        several of a small one.
+        several of a small one. Bytes of 255 are NaN in every float, and -1.
         """
         found = [leaf for leaf in tensors(self.wanted[0]) if leaf.layout is torch.strided]
         several = [leaf for leaf in found for _ in range(4 if leaf.nbytes < SMALL else 1)]
-        blocks = [torch.empty_like(leaf) for leaf in several]
+        byte = torch.uint8
+        blocks = [torch.empty(leaf.nbytes, dtype=byte, device=leaf.device) for leaf in several]
         for block in blocks:
-            if block.is_floating_point() or block.is_complex():
-                block.fill_(float("nan"))
+            block.fill_(255)
 
 
 @contextlib.contextmanager

@@ -78,7 +78,11 @@ def best_of(
         TypeError, ValueError: an argument here is not of its kind; the default's own errors.
     """
     place = _place(arguments, keywords)
-    known = _choices.get((key, place))
+    try:
+        known = _choices.get((key, place))
+    except TypeError:
+        pins.text(key)  # says what a key is made of
+        raise
     if known is None:
         _check(candidates, default, key, runs)
         default = default or next(iter(candidates))
