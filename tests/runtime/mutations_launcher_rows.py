@@ -73,6 +73,14 @@ ROWS: list[tuple[int, str, str, str, str, str]] = [
     ),
     (
         23,
+        "a dtype, in a sequence of launches",
+        "launch_source",
+        '{key} = {name}.dtype"',
+        '{key} = {PREFIX}Tensor"',
+        "test_launch_sequences.py::test_23_a_launcher_beside_triton",
+    ),
+    (
+        23,
         "an integer that is 1",
         "launch_source",
         'return f"1 if {name} == 1 else {key}" if one.specialize else key',

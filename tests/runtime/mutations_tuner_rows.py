@@ -114,6 +114,14 @@ ROWS: list[tuple[int, str, str, str, str, str]] = [
     ),
     (
         22,
+        "the same, in a sequence of calls",
+        "scratch",
+        "self.copies[place] = original.clone()",
+        "self.copies[place] = original",
+        "test_launch_sequences.py::test_22_a_tuner_has_no_effects",
+    ),
+    (
+        22,
         "an accumulating kernel goes on from the run before",
         "trials",
         "scratch.reset(self.poison)\n        rewind()\n        taken",

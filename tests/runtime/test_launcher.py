@@ -98,6 +98,10 @@ class TestStaleSignature:
             (1, True),
             (1, 1.0),
             (0, None),
+            (17, None),
+            (17, 0.5),
+            (True, None),
+            (0.5, True),
         ],
         ids=str,
     )
