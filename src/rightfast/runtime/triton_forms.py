@@ -1,0 +1,76 @@
+"""What is known of Triton's own launch path, by version.
+
+Read from the sources of Triton 3.6 and 3.9 (`runtime/jit.py: JITFunction.run`, and
+`backends/nvidia/driver.py: CudaLauncher.__call__`). A version that is not here is not guessed at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+
+class Form(NamedTuple):
+    """How one version is launched."""
+
+    call: str  # "flat": the kernel's arguments follow the launcher's; "packed": in one tuple
+    knobs: tuple[str, ...]  # what `JITFunction.run` reads at every launch into its key
+
+
+_ALWAYS = ("_rf_kernel.debug", "_rf_runtime.debug", "_rf_compilation.instrumentation_mode")
+FORMS = {
+    (3, 6): Form("flat", _ALWAYS),
+    (3, 9): Form("packed", (*_ALWAYS, "_rf_compilation.fpsan_homomorphic_casts")),
+}
+
+
+class Entry(NamedTuple):
+    """What a launch needs of one compiled kernel, in the order in which the source unpacks it."""
+
+    run: Any  # the C function
+    function: int
+    cooperative: bool
+    pdl: bool
+    metadata: Any
+    more: tuple[Any, ...]  # "packed": annotations and signature of the arguments
+    compiled: Any  # keeps the module loaded
+
+
+def version() -> tuple[int, int]:
+    """Major and minor version of the installed Triton."""
+    import triton
+
+    major, minor = triton.__version__.split(".")[:2]
+    return int(major), int(minor)
+
+
+def entry(compiled: Any, form: Form) -> Entry | str:
+    """What to keep of a kernel that Triton has just launched, or why nothing can be."""
+    from triton.backends.nvidia.driver import CudaLauncher
+
+    run = getattr(compiled, "_run", None)
+    if not isinstance(run, CudaLauncher):
+        return f"its launcher is a {type(run).__name__}, not Triton's for CUDA"
+    if run.global_scratch_size or run.profile_scratch_size:
+        return "it needs scratch memory at every launch"
+    if getattr(run, "gsan_enabled", False):
+        return "it is instrumented"
+    packed = form.call == "packed"
+    more = (run.arg_annotations, run.kernel_signature) if packed else ()
+    return Entry(
+        run.launch,
+        compiled.function,
+        run.launch_cooperative_grid,
+        run.launch_pdl,
+        compiled.packed_metadata,
+        more,
+        compiled,
+    )
+
+
+_MISSING = object()
+
+
+def changed(used: Mapping[tuple[str, int], tuple[Any, dict[str, Any]]]) -> bool:
+    """Whether a global that a kernel was compiled with has another value now."""
+    return any(known.get(name, _MISSING) != value for (name, _), (value, known) in used.items())
