@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,7 +73,8 @@ class Buffers:
     def _empty(self) -> None:
         self._held: dict[str, _Held] = {}
         self._dependents: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._taken: set[str] | None = None
+        self._asked = set[str]()
+        self._captured = False
 
     def get(
         self,
@@ -87,15 +89,14 @@ class Buffers:
             ValueError: a size is negative.
         """
         shape, place = tuple(shape), _place(device)
-        if self._taken is None and _captured_elsewhere(place):
+        if not self._captured and _captured_elsewhere(place):
             return torch.zeros(shape, dtype=dtype, device=place)
         held = self._held.get(name)
         if held is None or held.storage.device != place:
             held = self._move(name, shape, dtype, place)
         elif held.cut.shape != shape or held.cut.dtype != dtype:
             held = self._fit(name, held, shape, dtype)
-        if self._taken is not None:
-            self._taken.add(name)
+        self._asked.add(name)
         # A view, so that autograd, where it is on, does not make the buffer part of its graph.
         return held.cut.tensor.detach() if torch.is_grad_enabled() else held.cut.tensor
 
@@ -133,13 +134,25 @@ class Buffers:
                 held.cut = cut
                 self._clean(cut)
 
-    def note(self, taken: set[str] | None) -> None:
-        """From now on add the name of each buffer that is asked for; None: no longer."""
-        self._taken = taken
+    @contextmanager
+    def one_pass(self, captured: bool = False) -> Iterator[set[str]]:
+        """A pass begins: yields the names of the buffers that it asks for.
+
+        Args:
+            captured: it is captured with these buffers, so none may move.
+        """
+        before = self._asked, self._captured
+        self._asked, self._captured = set(), captured
+        try:
+            yield self._asked
+        finally:
+            self._asked, self._captured = before
 
     def _fit(self, name: str, held: _Held, shape: tuple[int, ...], dtype: torch.dtype) -> _Held:
         need, have = math.prod(shape) * dtype.itemsize, held.storage.nbytes
-        wasteful = 0 < need * _TOO_LARGE < have and not any(map(len, self._dependents))
+        # A pass that cuts one storage twice needs the larger size again the next time.
+        kept = self._captured or name in self._asked or any(map(len, self._dependents))
+        wasteful = 0 < need * _TOO_LARGE < have and not kept
         if need > have or wasteful:
             return self._move(name, shape, dtype, held.storage.device)
         held.cut = _cut(held.storage, shape, dtype)
@@ -151,7 +164,7 @@ class Buffers:
     ) -> _Held:
         if any(n < 0 for n in shape):
             raise ValueError(f"expected sizes of 0 or more for buffer {name!r}, got {shape}")
-        if self._taken is not None:
+        if self._captured:
             raise NotRecordable(
                 "buffers", f"the pass asks for a larger buffer {name!r} when it is run again"
             )

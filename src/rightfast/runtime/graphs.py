@@ -206,8 +206,11 @@ class Graphs:
         fields_of(options)
         if twice := fed.keys() & bound.keys():
             raise TypeError(f"expected each tensor once, got {sorted(twice)} as fed and as bound")
-        result = self._function()(options, **fed, **bound)
-        return result if self.buffers is None else recordings.apart(result, self.buffers)
+        if self.buffers is None:
+            return self._function()(options, **fed, **bound)
+        with self.buffers.one_pass():
+            result = self._function()(options, **fed, **bound)
+        return recordings.apart(result, self.buffers)
 
     def _check(self, given: Tensors, own: Tensors) -> None:
         """Raises NotRecordable where nothing may be recorded, nor replayed."""

@@ -82,19 +82,13 @@ def record(
     for static, value in zip(statics, fed.values()):
         static.copy_(value)
     arguments = {**dict(zip(fed, statics)), **bound}
-    storages = buffers.storages() if buffers is not None else []
-    taken, cuts = set[str](), buffers.cuts() if buffers is not None else {}
-    try:
-        if buffers is not None:
-            buffers.note(taken)
-        with state.Undone(owner, names) as undone:
-            result, recording = backend.capture(
-                lambda: run(arguments), [*bound.values(), *storages], statics
-            )
-            left = undone.left()
-    finally:
-        if buffers is not None:
-            buffers.note(None)
+    buffers = Buffers() if buffers is None else buffers
+    cuts = buffers.cuts()
+    with buffers.one_pass(captured=True) as asked, state.Undone(owner, names) as undone:
+        result, recording = backend.capture(
+            lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
+        )
+        left = undone.left()
     leaves, spec = pytree.tree_flatten(result)
     own = {id(tensor): name for name, tensor in bound.items()}
     places = {_place(tensor) for tensor in bound.values()}
@@ -103,7 +97,7 @@ def record(
     return Recorded(
         recording,
         statics,
-        {name: cuts[name] for name in taken},
+        {name: cuts[name] for name in asked},
         leaves,
         spec,
         named,
