@@ -194,8 +194,8 @@ MUTATIONS = [
     Mutation(
         13,
         "an unbounded cache",
-        "graphs",
-        "if len(self._kept) >= self.most:",
+        "kept",
+        "if self._number >= self._most:",
         "if False:",
         MEMORY + "13_recordings_have_a_limit",
     ),
@@ -284,8 +284,8 @@ MUTATIONS = [
         18,
         "recording takes memory",
         "graphs",
-        "self._kept[key] = found",
-        "self._kept[key] = found; found.kept = torch.empty(2**10)",
+        "self._kept.keep(key, found)",
+        "self._kept.keep(key, found); found.extra = torch.empty(2**10)",
         MEMORY + "18_recording_keeps_no_memory_and_runs_once",
     ),
     Mutation(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import threading
 import warnings
 import weakref
@@ -19,8 +18,9 @@ from rightfast.runtime.backend import Backend, NotRecordable, NotRecorded
 from rightfast.runtime.buffers import Buffers
 from rightfast.runtime.cuda import CudaGraphs
 from rightfast.runtime.history import History
+from rightfast.runtime.kept import Kept
 from rightfast.runtime.keys import Key, fields_of, flipped, key_of
-from rightfast.runtime.recorded import Recorded, Tensors
+from rightfast.runtime.recorded import Tensors
 
 _wants_gradient = attrgetter("requires_grad")
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
@@ -88,11 +88,10 @@ class Graphs:
         else:
             self._method = lambda: function
         self.recordings = self.replays = 0
-        self._kept: dict[Key, Recorded] = {}
+        self._kept = Kept(self.most)
         self._history = History(self.record)
         self._statics = Buffers(zeroed=False)
         self._said: set[str] = set()
-        self._count = itertools.count(1)
         self._lock = threading.RLock()
         for buffers in (self.buffers, self._statics):
             if buffers is not None:
@@ -125,9 +124,9 @@ class Graphs:
                 given, own = _plain(fed), _plain(bound)
                 self._check(given, own)
                 key = key_of(options, given, own, self.backend)
-                if not set(map(Tensor.untyped_storage, given.values())).isdisjoint(key.storages):
+                if not set(map(Tensor.untyped_storage, given.values())).isdisjoint(key.rest[2]):
                     raise NotRecordable("shared", "a fed and a bound tensor share their memory")
-                found = self._kept.get(key)
+                found = self._kept.find(key)
                 if found is None:
                     return self._miss(key, options, (fed, bound), given, own)
                 if found.flippable and flipped(list(own.values()), found.flippable):
@@ -136,7 +135,6 @@ class Graphs:
                 self._warn(why)
                 return self._eager(options, fed, bound)
             self.backend.order()
-            found.used = next(self._count)
             self.replays += 1
             owner = self._owner() if found.state else None
             return found.replay(owner, given, own, self.buffers)
@@ -195,10 +193,7 @@ class Graphs:
             return
         self._history.recorded(key)
         self.recordings += 1
-        found.used = next(self._count)
-        if len(self._kept) >= self.most:
-            del self._kept[min(self._kept, key=lambda one: self._kept[one].used)]
-        self._kept[key] = found
+        self._kept.keep(key, found)
 
     def _eager(
         self, options: Any, fed: Mapping[str, Tensor | None], bound: Mapping[str, Tensor | None]

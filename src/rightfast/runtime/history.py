@@ -38,7 +38,7 @@ class History:
         if self._record is None and sight not in self._seen:
             _remember(self._seen, sight, None)
             return False
-        recorded = self._recorded.get(key.layout, [])
+        recorded = self._recorded.get(sight.layout, [])
         if len(recorded) < MOST_RECORDINGS:
             return True
         changing = differences([*recorded, sight]) or "nothing (they were dropped each time)"
@@ -50,9 +50,10 @@ class History:
 
     def recorded(self, key: Key) -> None:
         """This call was recorded."""
-        if key.layout not in self._recorded:
-            _remember(self._recorded, key.layout, [])
-        self._recorded[key.layout].append(key.sight)
+        sight = key.sight
+        if sight.layout not in self._recorded:
+            _remember(self._recorded, sight.layout, [])
+        self._recorded[sight.layout].append(sight)
 
     def refuse(self, key: Key) -> None:
         """This call could not be recorded; it is not tried again."""

@@ -36,7 +36,7 @@ _loose: dict[tuple[type, ...], tuple[int, ...]] = {}
 
 
 class Sight(NamedTuple):
-    """What is noted of a call; see `Key`."""
+    """What is noted of a call; see `Key`. It holds no memory."""
 
     options: tuple[Any, ...]
     settings: tuple[Any, ...]
@@ -44,48 +44,25 @@ class Sight(NamedTuple):
     addresses: tuple[int, ...]
 
 
-class Key:
+class Key(NamedTuple):
     """Equal keys: the same pass on the same memory.
 
     Attributes:
-        options: by field, see `options_key`.
-        settings: autocast, precision and other modes of torch.
-        layout: names, shapes, strides and dtypes of all tensors, devices of the fed ones.
-        addresses: of the bound tensors.
-        storages: those that the bound tensors are views of.
+        near: the options by field, see `options_key`, and the addresses of the bound tensors.
+        rest: names, shapes, strides and dtypes of all tensors, devices of the fed ones (the
+            layout); autocast, precision and other modes of torch (the settings); the storages
+            that the bound tensors are views of, which live as long as the key.
     """
 
-    __slots__ = ("_hash", "addresses", "layout", "options", "settings", "storages")
-
-    def __init__(
-        self,
-        options: tuple[Any, ...],
-        settings: tuple[Any, ...],
-        layout: tuple[Any, ...],
-        addresses: tuple[int, ...],
-        storages: tuple[torch.UntypedStorage, ...],
-    ) -> None:
-        self.options, self.settings, self.layout = options, settings, layout
-        self.addresses, self.storages = addresses, storages
-        self._hash = hash((addresses, options, layout[2][:1]))  # cheap; equality has the rest
+    near: tuple[tuple[Any, ...], tuple[int, ...]]
+    rest: tuple[tuple[Any, ...], tuple[Any, ...], tuple[torch.UntypedStorage, ...]]
 
     @property
     def sight(self) -> Sight:
         """The same without the storages, which a note must not keep alive."""
-        return Sight(self.options, self.settings, self.layout, self.addresses)
-
-    def __hash__(self) -> int:
-        return self._hash
-
-    def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Key)
-            and self.addresses == other.addresses
-            and self.layout == other.layout
-            and self.options == other.options
-            and self.settings == other.settings
-            and self.storages == other.storages
-        )
+        options, addresses = self.near
+        layout, settings, _ = self.rest
+        return Sight(options, settings, layout, addresses)
 
 
 def key_of(
@@ -107,13 +84,8 @@ def key_of(
         tuple(map(_dtypes, every)),
         tuple(map(_devices, fed.values())),
     )
-    return Key(
-        options_key(options),
-        (*_settings(backend.device), *backend.settings()),
-        layout,
-        addresses,
-        storages,
-    )
+    settings = (*_settings(backend.device), *backend.settings())
+    return Key((options_key(options), addresses), (layout, settings, storages))
 
 
 def options_key(options: Any) -> tuple[Any, ...]:
