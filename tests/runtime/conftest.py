@@ -1,10 +1,21 @@
-"""A Triton whose driver writes launches down, for machines without a GPU."""
+"""Every test of what is recorded runs on the tape, and on a GPU where there is one; a Triton whose
+driver writes launches down, for machines without a GPU."""
 
 from __future__ import annotations
 
 import pytest
+import torch
+
+from rightfast.runtime import CudaGraphs, Tape
 
 from . import triton_fakes
+
+CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")]
+
+
+@pytest.fixture(params=[Tape, pytest.param(CudaGraphs, marks=CUDA)], ids=["tape", "cuda"])
+def backend(request):
+    return request.param()
 
 
 @pytest.fixture

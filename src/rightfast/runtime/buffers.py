@@ -1,0 +1,212 @@
+"""Scratch memory by name: one storage each, cut anew for each shape, at an address that stays.
+
+Recorded work has its addresses baked in. So a storage that has to move, because it is too small,
+takes the recordings with it, and one that is far too large is let go only while there are none.
+"""
+
+from __future__ import annotations
+
+import math
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from rightfast.runtime.backend import NotRecordable
+from rightfast.runtime.watch import watched
+
+_TOO_LARGE = 4
+
+
+class Dependent(Protocol):
+    """What has addresses of buffers baked in."""
+
+    def __len__(self) -> int:
+        """How many recordings it keeps."""
+
+    def clear(self) -> None:
+        """Drop them."""
+
+
+@dataclass(frozen=True)
+class Cut:
+    """One shape of a storage."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    tensor: Tensor
+
+    def is_like(self, other: Cut) -> bool:
+        return self.shape == other.shape and self.dtype == other.dtype
+
+
+@dataclass
+class _Held:
+    storage: Tensor  # bytes
+    cut: Cut
+
+
+class Buffers:
+    """Named buffers whose storage is kept from call to call.
+
+        buffers = Buffers()
+        hidden = buffers.get("hidden", (rows, batch), torch.float32, x.device)
+
+    A buffer has zeros when it is made and whenever its shape or dtype is another than that of the
+    call before; else it has what was left in it. A storage moves only when it is too small, when
+    it is asked for on another device, or when it is more than four times too large and nothing is
+    recorded. While somebody else captures work, a buffer is memory of its own, with zeros: his
+    recording may outlive this storage.
+
+    Args:
+        zeroed: False if every buffer is always overwritten as a whole.
+    """
+
+    def __init__(self, zeroed: bool = True) -> None:
+        self.zeroed = zeroed
+        self._empty()
+
+    def _empty(self) -> None:
+        self._held: dict[str, _Held] = {}
+        self._dependents: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._asked = set[str]()
+        self._captured = False
+
+    def get(
+        self,
+        name: str,
+        shape: Sequence[int],
+        dtype: torch.dtype = torch.float32,
+        device: torch.device | str = "cpu",
+    ) -> Tensor:
+        """The buffer of this name, contiguous, in this shape.
+
+        Raises:
+            ValueError: a size is negative.
+        """
+        shape, place = tuple(shape), _place(device)
+        if not self._captured and _captured_elsewhere(place):
+            return torch.zeros(shape, dtype=dtype, device=place)
+        held = self._held.get(name)
+        if held is None or held.storage.device != place:
+            held = self._move(name, shape, dtype, place)
+        elif held.cut.shape != shape or held.cut.dtype != dtype:
+            held = self._fit(name, held, shape, dtype)
+        self._asked.add(name)
+        # A view, so that autograd, where it is on, does not make the buffer part of its graph.
+        return held.cut.tensor.detach() if torch.is_grad_enabled() else held.cut.tensor
+
+    def clear(self) -> None:
+        """Let all storages go, and drop what was recorded on them."""
+        self._drop()
+        self._held.clear()
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes held."""
+        return sum(held.storage.nbytes for held in self._held.values())
+
+    def addresses(self) -> dict[str, int]:
+        """The address of each storage, by name."""
+        return {name: held.storage.data_ptr() for name, held in self._held.items()}
+
+    def storages(self) -> list[Tensor]:
+        """All storages, as bytes."""
+        return [held.storage for held in self._held.values()]
+
+    def attach(self, dependent: Dependent) -> None:
+        """From now on its recordings are dropped when a storage has to move."""
+        self._dependents.add(dependent)
+
+    def cuts(self) -> dict[str, Cut]:
+        """How each storage is cut now."""
+        return {name: held.cut for name, held in self._held.items()}
+
+    def recut(self, cuts: Mapping[str, Cut]) -> None:
+        """Cut again as a recording had it: zeros where the shape is another one by now."""
+        for name, cut in cuts.items():
+            held = self._held[name]
+            if not held.cut.is_like(cut):
+                held.cut = cut
+                self._clean(cut)
+
+    @contextmanager
+    def one_pass(self, captured: bool = False) -> Iterator[set[str]]:
+        """A pass begins: yields the names of the buffers that it asks for.
+
+        Args:
+            captured: it is captured with these buffers, so none may move.
+        """
+        before = self._asked, self._captured
+        self._asked, self._captured = set(), captured
+        try:
+            yield self._asked
+        finally:
+            self._asked, self._captured = before
+
+    def _fit(self, name: str, held: _Held, shape: tuple[int, ...], dtype: torch.dtype) -> _Held:
+        need, have = math.prod(shape) * dtype.itemsize, held.storage.nbytes
+        # A pass that cuts one storage twice needs the larger size again the next time.
+        kept = self._captured or name in self._asked or any(map(len, self._dependents))
+        wasteful = 0 < need * _TOO_LARGE < have and not kept
+        if need > have or wasteful:
+            return self._move(name, shape, dtype, held.storage.device)
+        held.cut = _cut(held.storage, shape, dtype)
+        self._clean(held.cut)
+        return held
+
+    def _move(
+        self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
+    ) -> _Held:
+        if any(n < 0 for n in shape):
+            raise ValueError(f"expected sizes of 0 or more for buffer {name!r}, got {shape}")
+        if self._captured:
+            raise NotRecordable(
+                "buffers", f"the pass asks for a larger buffer {name!r} when it is run again"
+            )
+        if name in self._held:  # let go first, so that both are never held at once
+            self._drop()
+            del self._held[name]
+        with torch.inference_mode(False):
+            nbytes = math.prod(shape) * dtype.itemsize
+            storage = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        held = self._held[name] = _Held(storage, _cut(storage, shape, dtype))
+        self._clean(held.cut)
+        return held
+
+    def _clean(self, cut: Cut) -> None:
+        if self.zeroed:
+            cut.tensor.zero_()
+
+    def _drop(self) -> None:
+        for dependent in self._dependents:
+            dependent.clear()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy starts empty."""
+        return {"zeroed": self.zeroed}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.zeroed = state["zeroed"]
+        self._empty()
+
+
+def _cut(storage: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Cut:
+    with torch.inference_mode(False):
+        flat = storage[: math.prod(shape) * dtype.itemsize].view(dtype)
+        return Cut(shape, dtype, flat.view(shape))
+
+
+def _place(device: torch.device | str) -> torch.device:
+    place = torch.device(device)
+    if str(place) == "cuda":
+        return torch.device("cuda", torch.cuda.current_device())
+    return place
+
+
+def _captured_elsewhere(place: torch.device) -> bool:
+    return watched() or (place.type == "cuda" and torch.cuda.is_current_stream_capturing())

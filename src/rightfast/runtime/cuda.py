@@ -1,0 +1,105 @@
+"""CUDA graphs: the backend for work on a GPU."""
+
+from __future__ import annotations
+
+import gc
+import warnings
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from typing import TypeVar
+
+import torch
+from torch import Tensor
+
+from rightfast.runtime.backend import Recording
+from rightfast.runtime.watch import Watch, watched
+
+T = TypeVar("T")
+
+
+class CudaGraphs:
+    """The backend for CUDA: each recording is a `torch.cuda.CUDAGraph` with a pool of its own.
+
+    A capture neither waits for the device nor empties the allocator's cache, both of which
+    `torch.cuda.graph` does. Only this thread is held to what a capture allows.
+    """
+
+    device = "cuda"
+
+    def __init__(self) -> None:
+        self._sides: dict[int, torch.cuda.Stream] = {}
+        self._last: torch.cuda.Stream | None = None
+
+    def capturing(self) -> bool:
+        if watched():
+            return True
+        return _started() and torch.cuda.is_current_stream_capturing()
+
+    def settings(self) -> tuple[object, ...]:
+        return (torch.cuda.current_device(),) if _started() else ()
+
+    def refuses(self, tensors: Sequence[Tensor]) -> str | None:
+        if not torch.cuda.is_available():
+            return "there is no CUDA device; Tape() records on the CPU, for tests"
+        here = torch.cuda.current_device()
+        for tensor in tensors:
+            if not tensor.is_cuda:
+                return f"CUDA graphs record work on a GPU, not on {tensor.device}"
+            if tensor.get_device() != here:
+                return f"a tensor is on {tensor.device}, the current device is cuda:{here}"
+        return None
+
+    def order(self) -> None:
+        """A call on another stream than the one before waits for it: they share memory."""
+        current = torch.cuda.current_stream()
+        if self._last is not None and self._last != current:
+            current.wait_stream(self._last)
+        self._last = current
+
+    def capture(
+        self, body: Callable[[], T], known: Sequence[Tensor], fed: Sequence[Tensor]
+    ) -> tuple[T, Recording]:
+        graph = torch.cuda.CUDAGraph()
+        current, side = torch.cuda.current_stream(), self._side()
+        side.wait_stream(current)
+        with _no_collection(), torch.cuda.stream(side):
+            graph.capture_begin(capture_error_mode="thread_local")
+            try:
+                with Watch(self.device, known, fed).watching():
+                    result = body()
+            except BaseException:
+                _abandon(graph)
+                raise
+            graph.capture_end()
+        current.wait_stream(side)
+        return result, graph
+
+    def _side(self) -> torch.cuda.Stream:
+        """A capture needs another stream than the default one."""
+        return self._sides.setdefault(torch.cuda.current_device(), torch.cuda.Stream())  # type: ignore[no-untyped-call]
+
+
+def _started() -> bool:
+    return bool(torch.cuda.is_initialized())  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def _no_collection() -> Iterator[None]:
+    """A collection could free what the capturing thread must not free now."""
+    was = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was:
+            gc.enable()
+
+
+def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+    """End a capture whose work is not wanted; CUDA may have ended it as invalid already."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of an empty graph
+        try:
+            graph.capture_end()
+        except RuntimeError:
+            return

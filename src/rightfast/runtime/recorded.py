@@ -1,0 +1,130 @@
+"""One recorded pass: everything that it baked in, and how it is run again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils import _pytree as pytree
+
+from rightfast.runtime import state
+from rightfast.runtime.backend import Backend, Recording
+from rightfast.runtime.buffers import Buffers, Cut
+from rightfast.runtime.keys import flippable
+
+Tensors = Mapping[str, Tensor]
+
+
+@dataclass
+class Recorded:
+    """A recording, and what its memory is used for.
+
+    Attributes:
+        statics: where each fed tensor is copied to, in order.
+        cuts: how the buffers that the pass uses were cut.
+        leaves, spec: what the pass returned, flattened.
+        names: for a leaf that is a bound tensor, its name.
+        shared: places of the leaves that lie in bound memory: as views of it they are right.
+        state: the declared state that the pass left.
+        flippable: see `keys.flippable`, of the bound tensors.
+        used: when it was replayed last, as a count.
+    """
+
+    recording: Recording
+    statics: list[Tensor]
+    cuts: dict[str, Cut]
+    leaves: list[Any]
+    spec: Any
+    names: dict[int, str]
+    shared: set[int]
+    state: dict[str, Any]
+    flippable: tuple[int, ...]
+    used: int = 0
+
+    def replay(self, owner: Any, fed: Tensors, bound: Tensors, buffers: Buffers | None) -> Any:
+        """Do the work of the pass with what is fed now, and return results of their own."""
+        for static, value in zip(self.statics, fed.values()):
+            static.copy_(value)
+        if buffers is not None:
+            buffers.recut(self.cuts)
+        self.recording.replay()
+        if self.state:
+            state.bring_back(owner, self.state)
+        results = []
+        for place, leaf in enumerate(self.leaves):
+            if place in self.names:
+                results.append(bound[self.names[place]])
+            elif place in self.shared:
+                results.append(leaf.detach())
+            else:  # the next replay overwrites what is not copied
+                results.append(leaf.clone() if isinstance(leaf, Tensor) else leaf)
+        return pytree.tree_unflatten(results, self.spec)
+
+
+def record(
+    backend: Backend,
+    run: Callable[[dict[str, Tensor]], Any],
+    owner: Any,
+    names: Sequence[str],
+    fed: Tensors,
+    bound: Tensors,
+    statics: list[Tensor],
+    buffers: Buffers | None,
+) -> Recorded:
+    """Capture the pass on its bound tensors and on the static places of the fed ones.
+
+    Raises:
+        NotRecordable: it does what no replay would do.
+    """
+    for static, value in zip(statics, fed.values()):
+        static.copy_(value)
+    arguments = {**dict(zip(fed, statics)), **bound}
+    buffers = Buffers() if buffers is None else buffers
+    cuts = buffers.cuts()
+    with buffers.one_pass(captured=True) as asked, state.Undone(owner, names) as undone:
+        result, recording = backend.capture(
+            lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
+        )
+        left = undone.left()
+    leaves, spec = pytree.tree_flatten(result)
+    own = {id(tensor): name for name, tensor in bound.items()}
+    places = {_place(tensor) for tensor in bound.values()}
+    named = {i: own[id(leaf)] for i, leaf in enumerate(leaves) if id(leaf) in own}
+    shared = {i for i, leaf in enumerate(leaves) if _is_in(leaf, places)}
+    return Recorded(
+        recording,
+        statics,
+        {name: cuts[name] for name in asked},
+        leaves,
+        spec,
+        named,
+        shared,
+        left,
+        flippable(list(bound.values())),
+    )
+
+
+def static_place(buffers: Buffers, name: str, like: Tensor) -> Tensor:
+    """Memory for a fed tensor, strides as its own if these leave no gap, else contiguous."""
+    flat = buffers.get(name, (like.numel(),), like.dtype, like.device).detach()
+    dense = torch.empty_like(like, device="meta").stride()
+    return flat.as_strided(like.shape, dense)
+
+
+def apart(result: Any, buffers: Buffers) -> Any:
+    """The result of an eager pass, with copies of what lies in buffers."""
+    places = {_place(storage) for storage in buffers.storages()}
+    return pytree.tree_map_only(
+        Tensor, lambda leaf: leaf.clone() if _is_in(leaf, places) else leaf, result
+    )
+
+
+def _place(tensor: Tensor) -> int:
+    return int(tensor.untyped_storage()._cdata)
+
+
+def _is_in(leaf: Any, places: set[int]) -> bool:
+    return isinstance(leaf, Tensor) and _place(leaf) in places
