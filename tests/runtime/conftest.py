@@ -15,7 +15,9 @@ CUDA = [pytest.mark.gpu, pytest.mark.skipif(not torch.cuda.is_available(), reaso
 
 @pytest.fixture(params=[Tape, pytest.param(CudaGraphs, marks=CUDA)], ids=["tape", "cuda"])
 def backend(request):
-    return request.param()
+    made = request.param()
+    with torch.device(made.device):  # where a test's own tensors are
+        yield made
 
 
 @pytest.fixture

@@ -180,10 +180,11 @@ class Fast(Plain):
 RUNS: list[int] = []  # one entry a run of a forward pass in Python
 
 
-def rows(n: int, seed: int = 0, device: str = "cpu") -> torch.Tensor:
+def rows(n: int, seed: int = 0, device: torch.device | str | None = None) -> torch.Tensor:
     """Evidence."""
-    generator = torch.Generator().manual_seed(1000 * seed + n)
-    return torch.randn(n, WIDTH, generator=generator).to(device)
+    generator = torch.Generator("cpu").manual_seed(1000 * seed + n)
+    drawn = torch.randn(n, WIDTH, generator=generator, device="cpu")
+    return drawn.to(device or torch.get_default_device())
 
 
 class Made:

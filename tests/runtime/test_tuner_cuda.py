@@ -68,7 +68,10 @@ def test_no_config_is_less_accurate(batch, dtype):
     best_of(configs, (x,), **options)
     (choice,) = choices()
     assert choice.place == torch.cuda.get_device_name()
-    assert "less accurate" in choice.refused["narrow"]
+    # Rounding the result may hide what the running sum lost.
+    worse = error(configs["narrow"](x)) > 1.5 * base
+    assert worse or dtype is not torch.float32
+    assert ("less accurate" in choice.refused.get("narrow", "")) is worse
     for name in set(configs) - set(choice.refused):
         forget_choices()
         row = {"place": choice.place, "key": choice.key, "winner": name}
