@@ -139,9 +139,11 @@ def as_tensor(leaf: Any) -> Tensor | None:
         return plain.to_dense() if plain.layout is not torch.strided else plain
     if is_array(leaf) and leaf.dtype.kind in "fciub":
         return from_array(leaf)
+    if isinstance(leaf, int) and not -(2**63) <= leaf < 2**63:
+        return None  # compared as Python does
     if isinstance(leaf, bool | int | float | complex):
         dtype = {float: torch.float64, complex: torch.complex128}.get(type(leaf))
-        return torch.tensor(leaf, dtype=dtype)
+        return torch.tensor(leaf, dtype=dtype, device="cpu")
     return None
 
 

@@ -178,7 +178,7 @@ def _warm_up() -> None:
     import torch
 
     with contextlib.suppress(Exception):  # no C++ compiler: another backend may do without
-        torch.compile(lambda x: x + 1)(torch.ones(8))
+        torch.compile(lambda x: x + 1)(torch.ones(8, device="cpu"))
 
 
 def _cold() -> Any:

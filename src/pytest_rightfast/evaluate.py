@@ -128,7 +128,7 @@ def _sixteenths(name: str, shape: tuple[int, ...]) -> Tensor:
     import torch
 
     generator = torch.Generator().manual_seed(zlib.crc32(name.encode()))
-    return torch.randint(-64, 65, shape, generator=generator, dtype=torch.int8)
+    return torch.randint(-64, 65, shape, generator=generator, dtype=torch.int8, device="cpu")
 
 
 def dtypes_of(tree: Any) -> set[torch.dtype]:

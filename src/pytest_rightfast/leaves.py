@@ -30,7 +30,7 @@ def from_array(array: Any) -> Tensor:
         array = array.astype(wider or array.dtype.newbyteorder("="))
     if not _is_writable(array):
         array = array.copy()
-    return torch.as_tensor(array)
+    return torch.from_numpy(array)
 
 
 def _is_writable(leaf: Any) -> bool:
@@ -127,17 +127,17 @@ def _vary_tensor(tensor: Tensor, generator: Generator) -> Tensor:
         return fresh
     if 0 in fresh.stride() and fresh.numel() > 1:
         fresh = fresh.clone()
-    order = torch.randperm(fresh.numel(), generator=generator).to(fresh.device)
+    order = torch.randperm(fresh.numel(), generator=generator, device="cpu").to(fresh.device)
     fresh.copy_(fresh.reshape(-1)[order].view(fresh.shape))
     if fresh.is_floating_point() or fresh.is_complex():
-        fresh.mul_(0.5 + 0.5 * torch.rand((), generator=generator).item())
+        fresh.mul_(0.5 + 0.5 * torch.rand((), generator=generator, device="cpu").item())
     return fresh
 
 
 def _normal_like(tensor: Tensor, generator: Generator) -> Tensor:
     import torch
 
-    return torch.randn(tensor.shape, generator=generator).to(tensor)
+    return torch.randn(tensor.shape, generator=generator, device="cpu").to(tensor)
 
 
 def double(leaf: Any) -> Any:

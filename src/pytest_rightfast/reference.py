@@ -135,7 +135,9 @@ def _slopes(reference: Callable[..., Any], call: Call, tensor: Tensor, count: in
     step = 1e-6 * (centre.abs().mean().item() or 1.0)
     directions, values = [], []
     for _ in range(count):
-        direction = torch.randn(tensor.shape, generator=generator, dtype=torch.float64)
+        direction = torch.randn(
+            tensor.shape, generator=generator, dtype=torch.float64, device="cpu"
+        )
         direction = direction.to(dtype=tensor.dtype, device=tensor.device)
         sides = []
         for sign in (1, -1):
@@ -229,7 +231,9 @@ def _nudged(case: PerfCase, call: Call, size: float) -> Any:
         fresh = leaves.double(leaf)
         for _, tensor in leaves.tensors_of(fresh):
             if tensor.is_floating_point() or tensor.is_complex():
-                noise = torch.rand(tensor.shape, generator=generator, dtype=torch.float64)
+                noise = torch.rand(
+                    tensor.shape, generator=generator, dtype=torch.float64, device="cpu"
+                )
                 with torch.no_grad():
                     tensor.mul_(1 + size * (1 + noise.to(tensor.device)))
         return fresh

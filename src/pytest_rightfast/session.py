@@ -89,7 +89,7 @@ class PerfSession:
             import torch
 
             with float64_only("nothing"), poisoned():
-                counters.count(lambda: torch.ones(2) + 1)
+                counters.count(lambda: torch.ones(2, device="cpu") + 1)
             self.started = time.perf_counter() - begin
 
     def cache_of(self, case: str) -> dict[object, Any]:

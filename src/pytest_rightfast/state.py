@@ -97,7 +97,7 @@ def _deterministic() -> Any:
 
 def _flushes_denormals(torch: Any) -> bool:
     """torch has a setter only; what it does to a product tells."""
-    tiny = torch.full((1,), 2.0**-126, dtype=torch.float32)
+    tiny = torch.full((1,), 2.0**-126, dtype=torch.float32, device="cpu")
     return not bool((tiny * 0.5).item())
 
 

@@ -104,7 +104,8 @@ def _leaf(path: str, base: Any, head: Any) -> Comparison | str:
     import torch
 
     try:
-        left, right = (_dense(torch.as_tensor(x)) for x in (base, head))
+        with torch.device("cpu"):  # of numbers; a tensor stays where it is
+            left, right = (_dense(torch.as_tensor(x)) for x in (base, head))
     except (TypeError, ValueError, RuntimeError):
         same = type(base) is type(head) and bool(base == head)
         return _exact(path, 1, [] if same else [0])

@@ -686,3 +686,31 @@ class TestTrust:
         assert digest_of(Answer([X])) != digest_of(Answer({"a": X}))
         for odd in (1.5, object(), X.to_sparse(), torch.nn.Parameter(X)):
             assert digest_of(Answer(odd)) == ""
+
+
+class TestDefaultDevice:
+    """What the plugin draws for itself is on the CPU, wherever the case's tensors are by default."""
+
+    @pytest.mark.parametrize("keywords", [{}, {"backward": "only"}, {"vary": False}])
+    def test_another_default_changes_nothing(self, measure, keywords):
+        wanted = keywords.get("backward") is not None
+        x = X.clone().requires_grad_(wanted)
+        with torch.device("meta"):
+            measure(
+                torch.nn.functional.softplus,
+                x,
+                reference=lambda x: np.log1p(np.exp(x.detach().numpy())),
+                **keywords,
+            )
+
+    def test_modules_too(self, measure):
+        layer = torch.nn.Linear(8, 3)
+        with torch.device("meta"):
+            measure(layer, X, check=lambda found, *inputs: found.shape == (6, 3))
+
+
+@pytest.mark.parametrize("number", [2**63 - 1, 2**63, -(2**70)])
+def test_whole_numbers_of_any_size(verify, number):
+    verify(lambda x: number + len(x), X, reference=lambda x: number + len(x))
+    with pytest.raises(WrongAnswer, match="output"):
+        verify(lambda x: number + len(x), X, reference=lambda x: number + len(x) + 1)
