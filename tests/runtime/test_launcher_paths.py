@@ -235,8 +235,13 @@ class TestHostCalls:
     """Class 24: what a launch costs the host, as an exact count of calls."""
 
     @pytest.mark.parametrize("count", [1, 4, 8])
-    def test_one_launch(self, recording, count):
+    def test_one_launch(self, recording, monkeypatch, count):
         """One call of Python's own, beside the driver's two, and one look at each tensor."""
+        from triton import knobs
+
+        for settings in (vars(knobs.runtime), vars(knobs.compilation)):
+            for name in list(settings):  # earlier tests leave defaults there, set by hand
+                monkeypatch.delitem(settings, name)
         triton_fakes.prepare(WIDE[count], recording)
         launch = launchable(WIDE[count], BLOCK=64, num_warps=4)
         arguments = [at(8 * number) for number in range(count)]
