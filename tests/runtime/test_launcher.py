@@ -46,7 +46,7 @@ class TestKeys:
             # And no more: a finer key would hide that something was read wrongly.
             assert len(set(seen.values())) == len(seen)
 
-    @settings(max_examples=300, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=150, deadline=None, suppress_health_check=list(HealthCheck))
     @given(st.data())
     def test_any_values(self, recording, data):
         """Two launches have one key if and only if they have one key in Triton."""

@@ -148,9 +148,7 @@ def launch({self._head()}):
     except (_rf_Foreign, TypeError):
         _rf_entry = _rf_key = None
     if _rf_entry is None or (
-        _rf_runtime.launch_enter_hook is not _rf_enter or _rf_enter.calls
-        or _rf_runtime.launch_exit_hook is not _rf_exit or _rf_exit.calls
-        or _rf_runtime.add_stages_inspection_hook is not None
+        _rf_enter.calls or _rf_exit.calls or _rf_runtime_set and _rf_hooked()
         or _rf_kernel.pre_run_hooks
         or _rf_kernel.used_global_vals and _rf_changed(_rf_kernel.used_global_vals)
     ):

@@ -133,6 +133,17 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
     from triton import knobs
 
     odd: dict[Any, Any] = {}
+    # The chains that are there by default: a hook that was put in their place counts as one.
+    enter, leave = (
+        getattr(type(knobs.runtime), f"launch_{when}_hook") for when in ("enter", "exit")
+    )
+
+    def hooked() -> bool:
+        """Whether a hook was put where there is none by default."""
+        now = knobs.runtime.launch_enter_hook, knobs.runtime.launch_exit_hook
+        replaced = now[0] is not enter or now[1] is not leave
+        return replaced or knobs.runtime.add_stages_inspection_hook is not None
+
     known = {
         "Foreign": Foreign,
         "Tensor": torch.Tensor,
@@ -145,9 +156,12 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
         "kernel": kernel,
         "runtime": knobs.runtime,
         "compilation": knobs.compilation,
-        # The chains that are there by default: a hook that was put in their place counts as one.
-        "enter": type(knobs.runtime).launch_enter_hook,
-        "exit": type(knobs.runtime).launch_exit_hook,
+        # What was set in this process; empty as a rule.
+        "runtime_set": vars(knobs.runtime),
+        "compilation_set": vars(knobs.compilation),
+        "enter": enter,
+        "exit": leave,
+        "hooked": hooked,
         "changed": changed,
         **{f"fixed_{name}": value for name, value in fixed.items()},
         **{

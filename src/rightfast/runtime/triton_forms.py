@@ -17,7 +17,12 @@ class Form(NamedTuple):
     knobs: tuple[str, ...]  # what `JITFunction.run` reads at every launch into its key
 
 
-_ALWAYS = ("_rf_kernel.debug", "_rf_runtime.debug", "_rf_compilation.instrumentation_mode")
+# Settings are looked up only where any was set: one that was not is its class's, and slow to find.
+_ALWAYS = (
+    "_rf_kernel.debug",
+    "_rf_runtime.debug if _rf_runtime_set else None",
+    "_rf_compilation.instrumentation_mode if _rf_compilation_set else None",
+)
 FORMS = {
     (3, 6): Form("flat", _ALWAYS),
     (3, 9): Form("packed", (*_ALWAYS, "_rf_compilation.fpsan_homomorphic_casts")),
