@@ -30,7 +30,7 @@ def from_array(array: Any) -> Tensor:
         array = array.astype(wider or array.dtype.newbyteorder("="))
     if not _is_writable(array):
         array = array.copy()
-    return torch.from_numpy(array)
+    return torch.as_tensor(array, device="cpu")
 
 
 def _is_writable(leaf: Any) -> bool:

@@ -689,7 +689,7 @@ class TestTrust:
 
 
 class TestDefaultDevice:
-    """What the plugin draws for itself is on the CPU, wherever the case's tensors are by default."""
+    """What the plugin draws is on the CPU, wherever the case's tensors are by default."""
 
     @pytest.mark.parametrize("keywords", [{}, {"backward": "only"}, {"vary": False}])
     def test_another_default_changes_nothing(self, measure, keywords):
