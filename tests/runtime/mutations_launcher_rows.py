@@ -8,6 +8,14 @@ PATHS = "test_launcher_paths.py::"
 BINDING, HOOKS = PATHS + "TestBinding::test_", PATHS + "TestHooks::test_"
 ROWS: list[tuple[int, str, str, str, str, str]] = [
     (
+        23,
+        "the kernel of the launch before is taken, whatever the key",
+        "launch_source",
+        "if _rf_key == _rf_was[0]:",
+        "if _rf_was[1]:",
+        STALE + "there_and_back",
+    ),
+    (
         19,
         "a wrong entry of the table of keys: integers end at 31 bits",
         "launch_source",

@@ -109,12 +109,13 @@ class TestStaleSignature:
         triton_fakes.prepare(pair_kernel, recording)
         launch = launchable(pair_kernel)
         functions = []
-        for value in (first, second, first, second):
+        for value in (first, second, first, second, second, first, first):
             ours, theirs = both(recording, launch, (1,), value, value)
             assert ours == theirs
             functions.append(ours["function"])
-        assert functions[:2] == functions[2:]
-        assert functions[0] != functions[1]
+        one, other = functions[:2]
+        assert one != other
+        assert functions[2:] == [one, other, other, one, one]
 
     @pytest.mark.parametrize(
         "values", [(64, 128), (1, True), (1, 1.0), (0, None), ("a", "b"), (tl.float32, tl.float16)]

@@ -144,7 +144,7 @@ def launch({self._head()}):
 {_indent(bound, 8)}
         _rf_d = _rf_device()
         _rf_key = {self._key()}
-        _rf_entry = _rf_find(_rf_key)
+{_indent(self._find(), 8)}
     except (_rf_Foreign, TypeError):
         _rf_entry = _rf_key = None
     if _rf_entry is None or (
@@ -184,6 +184,22 @@ def launch({self._head()}):
                 items.append(f"{PREFIX}k{number}")
         items.append(f"{PREFIX}freeze({PREFIX}options) if {PREFIX}options else None")
         return f"({', '.join(items)},)"
+
+    def _find(self) -> list[str]:
+        """Most launches are like the one before: comparing with it spares the hash.
+
+        One object holds its key and its entry, for another thread may launch in between. Constants
+        that come with the launch may be of any class, and compare as they like.
+        """
+        if any(one.constexpr and one.name not in self.fixed for one in self.found):
+            return ["_rf_entry = _rf_find(_rf_key)"]
+        return [
+            "_rf_was = _rf_last[0]",
+            "if _rf_key == _rf_was[0]:",
+            "    _rf_entry = _rf_was[1]",
+            "elif (_rf_entry := _rf_find(_rf_key)) is not None:",
+            "    _rf_last[0] = _rf_key, _rf_entry",
+        ]
 
     def _as_given(self) -> str:
         """Positional arguments up to the first meta-parameter, and keywords after it."""

@@ -153,6 +153,7 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
         "odd": lambda dtype: odd.setdefault(dtype, (dtype, "not a multiple of 16")),
         "freeze": _freeze,
         "find": entries.get,
+        "last": [(None, None)],  # key and entry of the latest launch
         "kernel": kernel,
         "runtime": knobs.runtime,
         "compilation": knobs.compilation,
