@@ -19,6 +19,7 @@ from pytest_rightfast.sequence import Plan, verify
 from rightfast.runtime import Buffers, Graphs, NotRecorded
 
 WIDTH = 6
+STATE = ("hidden", "totals", "rows", "log")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Plain(torch.nn.Module):
         self.flows = torch.zeros(WIDTH, device=device)
         self.plan: torch.Tensor | None = None
         self.hidden, self.rows, self.log = torch.zeros(0, WIDTH, device=device), 0, False
+        self.totals = torch.zeros(0, 1, device=device)
 
     def table(self) -> torch.Tensor:
         """A plan that is made when it is needed, and may be evicted."""
@@ -93,6 +95,7 @@ class Plain(torch.nn.Module):
         padded = torch.cat([hidden, hidden.new_zeros(4, WIDTH)])
         self.flows += padded.sum(0)
         self.hidden, self.rows, self.log = hidden, len(x), options.log
+        self.totals = hidden.sum(1, keepdim=True)
         y = hidden.sum(1) if options.reduce == "sum" else hidden.amax(1)
         y = y.abs().log() if options.log else y
         return y if out is None else out.copy_(y)
@@ -101,7 +104,7 @@ class Plain(torch.nn.Module):
     def backward(self):
         """Belongs to the latest forward pass."""
         gradient = self.hidden * self.weight.to(self.hidden.dtype)
-        gradient = gradient / self.rows
+        gradient = (gradient + self.totals) / self.rows
         return gradient.exp() if self.log else gradient
 
 
@@ -119,7 +122,7 @@ class Fast(Plain):
         self.buffers = Buffers()
         self.runs = 0  # counted apart from the object, by `count`
         common = {"record": record, "buffers": self.buffers, "backend": backend, "most": most}
-        self.forwards = Graphs(self._forward, state=("hidden", "rows", "log"), **common)
+        self.forwards = Graphs(self._forward, state=STATE, **common)
         self.backwards = Graphs(self._backward, **common)
 
     @torch.no_grad()
@@ -139,7 +142,7 @@ class Fast(Plain):
     def backward(self):
         return self.backwards(
             BackwardOptions(self.rows, self.log),
-            bound={"hidden": self.hidden, "weight": self.weight},
+            bound={"hidden": self.hidden, "totals": self.totals, "weight": self.weight},
         )
 
     def _forward(self, options, x, mask, weight, table, flows, out):
@@ -165,15 +168,16 @@ class Fast(Plain):
         total = self.buffers.get("total", (WIDTH,), dtype, x.device)
         flows.add_(torch.sum(padded, 0, out=total))
         self.hidden, self.rows, self.log = hidden, rows, options.log
+        self.totals = hidden.sum(1, keepdim=True)  # memory of the recording, not of the buffers
         y = self.buffers.get("y", (rows,), dtype, x.device)
         torch.sum(hidden, 1, out=y) if options.reduce == "sum" else torch.amax(hidden, 1, out=y)
         if options.log:
             y.abs_().log_()
         return y if out is None else out.copy_(y)
 
-    def _backward(self, options, hidden, weight):
+    def _backward(self, options, hidden, totals, weight):
         gradient = hidden * weight.to(hidden.dtype)
-        gradient = gradient / options.rows
+        gradient = (gradient + totals) / options.rows
         return gradient.exp() if options.log else gradient
 
 
@@ -222,7 +226,7 @@ def compare(
         return made
 
     made = Made(make)
-    state = ("flows", "rows", "log", "hidden")
+    state = ("flows", *STATE)
     plan = Plan(made, fresh, stateful=True, state=state, check=check, hold=hold)
     with warnings.catch_warnings() if recorded else contextlib.nullcontext():
         if recorded:
