@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -205,14 +205,39 @@ class Made:
         return sum(one.forwards.replays + one.backwards.replays for one in self.objects)
 
 
+def on_device(schedules, device):
+    """The same schedules, their tensors moved; what several steps name is one tensor still."""
+    moved: dict[int, torch.Tensor] = {}
+
+    def there(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        return moved.setdefault(id(value), value.to(device))
+
+    def step(one):
+        kwargs = {name: there(value) for name, value in one.kwargs.items()}
+        return replace(one, args=tuple(map(there, one.args)), kwargs=kwargs)
+
+    return [replace(one, steps=tuple(map(step, one.steps))) for one in schedules]
+
+
 def compare(
-    backend, steps, *, check=None, setup=lambda made: None, recorded=True, hold=True, **options
+    backend,
+    steps,
+    *,
+    move=True,
+    check=None,
+    setup=lambda made: None,
+    recorded=True,
+    hold=True,
+    **options,
 ):
     """Run steps on a `Fast` and on a `Plain` that does them, too; return the objects made.
 
     Args:
         recorded: whether something must have been replayed, and no reason against it given; None
             if some of the steps can be recorded.
+        move: whether the tensors of the steps go to the backend's device.
     """
 
     def make():
@@ -228,10 +253,13 @@ def compare(
     made = Made(make)
     state = ("flows", *STATE)
     plan = Plan(made, fresh, stateful=True, state=state, check=check, hold=hold)
+    schedules = as_schedules(steps)
+    if move:
+        schedules = on_device(schedules, backend.device)
     with warnings.catch_warnings() if recorded else contextlib.nullcontext():
         if recorded:
             warnings.simplefilter("error", NotRecorded)
-        report = verify(plan, as_schedules(steps))
+        report = verify(plan, schedules)
     assert report is None, report
     assert recorded is None or (made.replays > 0) == recorded
     return made.objects

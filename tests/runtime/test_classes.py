@@ -86,7 +86,7 @@ class TestKey:
 
         def moved(made, device):
             made.to(device).evict()
-            made.flows, made.hidden = made.flows.to(device), made.hidden.to(device)
+            made.flows = made.flows.to(device)
 
         def on(device):
             return [call(rows(3, device=device)) for _ in range(3)]
@@ -94,7 +94,7 @@ class TestKey:
         there, back = act(moved, "cpu"), act(moved, "cuda")
         steps = [*on("cuda"), there, *on("cpu"), back, *on("cuda")]
         with pytest.warns(NotRecorded, match="not on cpu"):
-            compare(CudaGraphs(), steps, recorded=None, record=True)
+            compare(CudaGraphs(), steps, move=False, recorded=None, record=True)
 
 
 class TestState:
@@ -138,7 +138,7 @@ class TestState:
     def test_04_a_callback_runs_every_time(self, backend):
         with pytest.warns(NotRecorded, match="option 'hook' is callable") as found:
             compare(backend, [call(rows(3), hook=CallLog())] * 4, recorded=False, record=True)
-        assert len(found) == 2  # one for each of the two objects that were made
+        assert reasons(found) == 2  # one for each of the two objects that were made
 
 
 class TestMemory:
@@ -299,8 +299,7 @@ class TestPolicy:
         seen = []
 
         def pins():
-            seen.append(torch.empty(2**22 + 4096 * len(seen)).pin_memory().is_pinned())
-            torch.cuda.synchronize()
+            seen.append(torch.empty(2 ** (22 + len(seen))).pin_memory().is_pinned())  # not cached
 
         def beside(options, x):
             y = x * 2.0
@@ -344,7 +343,7 @@ class TestPolicy:
                 recorded=False,
                 record=True,
             )
-        assert len(found) == len(objects)
+        assert reasons(found) == len(objects)
         RUNS.clear()
         made = Fast(backend, record=True)
         setup(made)
@@ -389,7 +388,7 @@ class TestPolicy:
         graphs = Graphs(outer, record=True, backend=type(backend)())
         with pytest.warns(NotRecorded, match="the caller captures") as found:
             graphs(Options(), fed={"x": rows(3, device=backend.device)}, bound=bound)
-        assert len(found) == 1
+        assert reasons(found) == 1
 
     def test_16_on_the_cpu(self):
         made, plain = Fast(Tape(), record=True), Plain()
@@ -397,7 +396,7 @@ class TestPolicy:
         with pytest.warns(NotRecorded, match="CUDA") as found:
             for n in range(3):
                 assert torch.equal(made(rows(3, n)), plain(rows(3, n)))
-        assert len(found) == 1
+        assert reasons(found) == 1
         assert len(made.forwards) == 0
 
     def test_16_with_a_parameter_that_is_not_declared(self, backend):
@@ -408,7 +407,7 @@ class TestPolicy:
                 x = rows(3, n, device=backend.device)
                 assert torch.equal(graphs(Options(), fed={"x": x}), x * gate)
                 gate = gate + 1.0
-        assert len(found) == 1
+        assert reasons(found) == 1
         assert len(graphs) == 0
 
     def test_16_where_a_gradient_is_wanted(self, backend):
@@ -451,7 +450,7 @@ class TestPolicy:
             for n in range(12):
                 x = rows(3, n, device=backend.device)
                 assert torch.equal(made(x, scale=1.0 + n), plain(x, scale=1.0 + n))
-        assert len(found) == 1
+        assert reasons(found) == 1
         assert len(made.forwards) == 8
         before = made.forwards.replays
         made(x, scale=1.0)  # what was recorded is still replayed
@@ -496,6 +495,11 @@ class TestPolicy:
         ]
         walks = drawn(alphabet, length=30, count=3, seed=4)
         compare(backend, walks, record=True)
+
+
+def reasons(found):
+    """How many reasons were given against recording."""
+    return sum(one.category is NotRecorded for one in found)
 
 
 def needs(n):
