@@ -10,6 +10,7 @@ device is idle" covers the host and the device; "host" ends when the call return
 from __future__ import annotations
 
 import argparse
+import gc
 import random
 import statistics
 import time
@@ -188,6 +189,10 @@ def varying_batch(_, device):
     inputs = {n: torch.ones(n, Steps.width, device=device) for n in set(batches)}
     Steps(device, False)(inputs[batches[0]])
     for name, record in (("eager", False), ("second sight", None), ("first sight", True)):
+        steps = None  # the ones before
+        if device == "cuda":
+            gc.collect()
+            torch.cuda.empty_cache()
         start_memory = torch.cuda.memory_reserved() if device == "cuda" else 0
         steps = Steps(device, record)
         times = []

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
@@ -19,6 +19,7 @@ from pytest_rightfast.sequence import Plan, verify
 from rightfast.runtime import Buffers, Graphs, NotRecorded
 
 WIDTH = 6
+STATE = ("hidden", "totals", "rows", "log")
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,7 @@ class Plain(torch.nn.Module):
         self.flows = torch.zeros(WIDTH, device=device)
         self.plan: torch.Tensor | None = None
         self.hidden, self.rows, self.log = torch.zeros(0, WIDTH, device=device), 0, False
+        self.totals = torch.zeros(0, 1, device=device)
 
     def table(self) -> torch.Tensor:
         """A plan that is made when it is needed, and may be evicted."""
@@ -93,6 +95,7 @@ class Plain(torch.nn.Module):
         padded = torch.cat([hidden, hidden.new_zeros(4, WIDTH)])
         self.flows += padded.sum(0)
         self.hidden, self.rows, self.log = hidden, len(x), options.log
+        self.totals = hidden.sum(1, keepdim=True)
         y = hidden.sum(1) if options.reduce == "sum" else hidden.amax(1)
         y = y.abs().log() if options.log else y
         return y if out is None else out.copy_(y)
@@ -101,7 +104,7 @@ class Plain(torch.nn.Module):
     def backward(self):
         """Belongs to the latest forward pass."""
         gradient = self.hidden * self.weight.to(self.hidden.dtype)
-        gradient = gradient / self.rows
+        gradient = (gradient + self.totals) / self.rows
         return gradient.exp() if self.log else gradient
 
 
@@ -119,7 +122,7 @@ class Fast(Plain):
         self.buffers = Buffers()
         self.runs = 0  # counted apart from the object, by `count`
         common = {"record": record, "buffers": self.buffers, "backend": backend, "most": most}
-        self.forwards = Graphs(self._forward, state=("hidden", "rows", "log"), **common)
+        self.forwards = Graphs(self._forward, state=STATE, **common)
         self.backwards = Graphs(self._backward, **common)
 
     @torch.no_grad()
@@ -139,7 +142,7 @@ class Fast(Plain):
     def backward(self):
         return self.backwards(
             BackwardOptions(self.rows, self.log),
-            bound={"hidden": self.hidden, "weight": self.weight},
+            bound={"hidden": self.hidden, "totals": self.totals, "weight": self.weight},
         )
 
     def _forward(self, options, x, mask, weight, table, flows, out):
@@ -165,15 +168,16 @@ class Fast(Plain):
         total = self.buffers.get("total", (WIDTH,), dtype, x.device)
         flows.add_(torch.sum(padded, 0, out=total))
         self.hidden, self.rows, self.log = hidden, rows, options.log
+        self.totals = hidden.sum(1, keepdim=True)  # memory of the recording, not of the buffers
         y = self.buffers.get("y", (rows,), dtype, x.device)
         torch.sum(hidden, 1, out=y) if options.reduce == "sum" else torch.amax(hidden, 1, out=y)
         if options.log:
             y.abs_().log_()
         return y if out is None else out.copy_(y)
 
-    def _backward(self, options, hidden, weight):
+    def _backward(self, options, hidden, totals, weight):
         gradient = hidden * weight.to(hidden.dtype)
-        gradient = gradient / options.rows
+        gradient = (gradient + totals) / options.rows
         return gradient.exp() if options.log else gradient
 
 
@@ -202,14 +206,39 @@ class Made:
         return sum(one.forwards.replays + one.backwards.replays for one in self.objects)
 
 
+def on_device(schedules, device):
+    """The same schedules, their tensors moved; what several steps name is one tensor still."""
+    moved: dict[int, torch.Tensor] = {}
+
+    def there(value):
+        if not isinstance(value, torch.Tensor):
+            return value
+        return moved.setdefault(id(value), value.to(device))
+
+    def step(one):
+        kwargs = {name: there(value) for name, value in one.kwargs.items()}
+        return replace(one, args=tuple(map(there, one.args)), kwargs=kwargs)
+
+    return [replace(one, steps=tuple(map(step, one.steps))) for one in schedules]
+
+
 def compare(
-    backend, steps, *, check=None, setup=lambda made: None, recorded=True, hold=True, **options
+    backend,
+    steps,
+    *,
+    move=True,
+    check=None,
+    setup=lambda made: None,
+    recorded=True,
+    hold=True,
+    **options,
 ):
     """Run steps on a `Fast` and on a `Plain` that does them, too; return the objects made.
 
     Args:
         recorded: whether something must have been replayed, and no reason against it given; None
             if some of the steps can be recorded.
+        move: whether the tensors of the steps go to the backend's device.
     """
 
     def make():
@@ -223,12 +252,15 @@ def compare(
         return made
 
     made = Made(make)
-    state = ("flows", "rows", "log", "hidden")
+    state = ("flows", *STATE)
     plan = Plan(made, fresh, stateful=True, state=state, check=check, hold=hold)
+    schedules = as_schedules(steps)
+    if move:
+        schedules = on_device(schedules, backend.device)
     with warnings.catch_warnings() if recorded else contextlib.nullcontext():
         if recorded:
             warnings.simplefilter("error", NotRecorded)
-        report = verify(plan, as_schedules(steps))
+        report = verify(plan, schedules)
     assert report is None, report
     assert recorded is None or (made.replays > 0) == recorded
     return made.objects

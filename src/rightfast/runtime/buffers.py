@@ -103,6 +103,8 @@ class Buffers:
     def clear(self) -> None:
         """Let all storages go, and drop what was recorded on them."""
         self._drop()
+        for held in self._held.values():
+            _in_use(held.storage)
         self._held.clear()
 
     @property
@@ -149,7 +151,7 @@ class Buffers:
             self._asked, self._captured = before
 
     def _fit(self, name: str, held: _Held, shape: tuple[int, ...], dtype: torch.dtype) -> _Held:
-        need, have = math.prod(shape) * dtype.itemsize, held.storage.nbytes
+        need, have = _bytes(name, shape, dtype), held.storage.nbytes
         # A pass that cuts one storage twice needs the larger size again the next time.
         kept = self._captured or name in self._asked or any(map(len, self._dependents))
         wasteful = 0 < need * _TOO_LARGE < have and not kept
@@ -162,17 +164,15 @@ class Buffers:
     def _move(
         self, name: str, shape: tuple[int, ...], dtype: torch.dtype, device: torch.device
     ) -> _Held:
-        if any(n < 0 for n in shape):
-            raise ValueError(f"expected sizes of 0 or more for buffer {name!r}, got {shape}")
+        nbytes = _bytes(name, shape, dtype)
         if self._captured:
             raise NotRecordable(
                 "buffers", f"the pass asks for a larger buffer {name!r} when it is run again"
             )
         if name in self._held:  # let go first, so that both are never held at once
             self._drop()
-            del self._held[name]
+            _in_use(self._held.pop(name).storage)
         with torch.inference_mode(False):
-            nbytes = math.prod(shape) * dtype.itemsize
             storage = torch.empty(nbytes, dtype=torch.uint8, device=device)
         held = self._held[name] = _Held(storage, _cut(storage, shape, dtype))
         self._clean(held.cut)
@@ -199,6 +199,18 @@ def _cut(storage: Tensor, shape: tuple[int, ...], dtype: torch.dtype) -> Cut:
     with torch.inference_mode(False):
         flat = storage[: math.prod(shape) * dtype.itemsize].view(dtype)
         return Cut(shape, dtype, flat.view(shape))
+
+
+def _bytes(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> int:
+    if any(n < 0 for n in shape):
+        raise ValueError(f"expected sizes of 0 or more for buffer {name!r}, got {shape}")
+    return math.prod(shape) * dtype.itemsize
+
+
+def _in_use(storage: Tensor) -> None:
+    """Work on this stream may not be done with it yet, which matters if it is from another one."""
+    if storage.is_cuda:
+        storage.record_stream(torch.cuda.current_stream(storage.device))
 
 
 def _place(device: torch.device | str) -> torch.device:

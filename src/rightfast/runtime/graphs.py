@@ -194,6 +194,7 @@ class Graphs:
         self._history.recorded(key)
         self.recordings += 1
         self._kept.keep(key, found)
+        found.hand_over(self._owner())
 
     def _eager(
         self, options: Any, fed: Mapping[str, Tensor | None], bound: Mapping[str, Tensor | None]

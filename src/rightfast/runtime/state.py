@@ -7,6 +7,7 @@ having declared it would be missing after a replay.
 from __future__ import annotations
 
 import enum
+import threading
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -69,10 +70,11 @@ class Undone:
         if self._owner is None:
             return self
         self._declared = save(self._owner, self._names)
-        cls, before = self._cls, self._before
+        cls, before, thread = self._cls, self._before, threading.get_ident()
 
         def noted(owner: Any, name: str, value: Any) -> None:
-            before.setdefault(name, getattr(owner, name, _ABSENT))
+            if threading.get_ident() == thread:
+                before.setdefault(name, getattr(owner, name, _ABSENT))
             cls.__setattr__(owner, name, value)
 
         watched = type(cls.__name__, (cls,), {"__setattr__": noted, "__slots__": ()})

@@ -103,6 +103,7 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self._constants[_storage(args[0])] = args[0]
         else:
             self._check(func, args, kwargs)
+            self._check_device(func, kwargs.get("device"))
         output = self.run(func, args, kwargs)
         for tensor in tensors_in(output):
             place = _storage(tensor)
@@ -146,6 +147,11 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
                     raise NotRecordable(
                         "writes", f"{func} writes to a tensor that is fed; give it in bound="
                     )
+
+    def _check_device(self, func: Any, device: Any) -> None:
+        """Before it runs: a copy to the host would break a capture."""
+        if device is not None and torch.device(device).type != self._device:
+            raise NotRecordable("host", f"{func} makes a tensor on {device}")
 
     def _check_memory(self, name: str, tensors: Iterator[Tensor]) -> None:
         for tensor in tensors:
