@@ -264,3 +264,8 @@ def compare(
     assert report is None, report
     assert recorded is None or (made.replays > 0) == recorded
     return made.objects
+
+
+def reasons(found):
+    """How many reasons were given against recording."""
+    return sum(one.category is NotRecorded for one in found)

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
@@ -59,18 +60,22 @@ class CudaGraphs:
     def capture(
         self, body: Callable[[], T], known: Sequence[Tensor], fed: Sequence[Tensor]
     ) -> tuple[T, Recording]:
-        graph = torch.cuda.CUDAGraph()
+        graph, pool = torch.cuda.CUDAGraph(), torch.cuda.graph_pool_handle()
         current, side = torch.cuda.current_stream(), self._side()
         side.wait_stream(current)
         with _no_collection(), torch.cuda.stream(side):
-            graph.capture_begin(capture_error_mode="thread_local")
+            graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
                 with Watch(self.device, known, fed).watching():
                     result = body()
             except BaseException:
-                _abandon(graph)
+                _abandon(graph, pool)
                 raise
-            graph.capture_end()
+            try:
+                graph.capture_end()
+            except RuntimeError:
+                _leave_pool(pool)
+                raise
         current.wait_stream(side)
         return result, graph
 
@@ -95,11 +100,20 @@ def _no_collection() -> Iterator[None]:
             gc.enable()
 
 
-def _abandon(graph: torch.cuda.CUDAGraph) -> None:
+def _abandon(graph: torch.cuda.CUDAGraph, pool: Any) -> None:
     """End a capture whose work is not wanted; CUDA may have ended it as invalid already."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of an empty graph
         try:
             graph.capture_end()
         except RuntimeError:
-            return
+            _leave_pool(pool)
+
+
+def _leave_pool(pool: Any) -> None:
+    """Where CUDA calls a capture invalid, torch raises before it tells its allocator of the end:
+    this stream would allocate from the pool for good, and no block would come back to it."""
+    device = torch.cuda.current_device()
+    for name in ("_cuda_endAllocateToPool", "_cuda_releasePool"):
+        with contextlib.suppress(AttributeError, RuntimeError):  # done, or of another torch
+            getattr(torch._C, name)(device, pool)

@@ -85,7 +85,7 @@ class _Elsewhere:
                 "a replay uses memory that was freed; expected the caller of capture() to keep "
                 "alive all known and fed tensors"
             )
-        found = torch.empty(0, dtype=self.like.dtype)
+        found = torch.empty(0, dtype=self.like.dtype, device="cpu")
         found.set_(storage, self.offset, self.like.shape, self.like.stride())
         found = found.conj() if self.conjugate else found
         return torch._neg_view(found) if self.negative else found
@@ -155,7 +155,7 @@ class _Recorder(Watch):  # type: ignore[no-untyped-call]
 
 def _bytes(tensor: Tensor) -> Tensor:
     """All of the memory that it lies in."""
-    return torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage())
+    return torch.empty(0, dtype=torch.uint8, device="cpu").set_(tensor.untyped_storage())
 
 
 class _Tape:
