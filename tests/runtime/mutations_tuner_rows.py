@@ -164,8 +164,8 @@ ROWS: list[tuple[int, str, str, str, str, str]] = [
         22,
         "the same, of CUDA",
         "tuner",
-        "if cuda.is_initialized() and cuda.is_current_stream_capturing():",
-        "if False:",
+        "return watched() or bool(cuda.is_initialized() and cuda.is_current_stream_capturing())",
+        "return watched()",
         "test_tuner.py::TestCapture::test_nothing_is_tuned_inside_a_cuda_graph",
     ),
     (

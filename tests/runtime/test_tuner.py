@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import collections
+import dataclasses
 import random
 import threading
+import warnings
 
 import pytest
 import torch
@@ -12,13 +14,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightfast.runtime import (
-    also_capturing,
+    Graphs,
+    NotRecorded,
+    Tape,
     best_of,
     choices,
     export_choices,
     forget_choices,
-    tuner,
 )
+
+
+@dataclasses.dataclass(frozen=True)
+class NoOptions:
+    """Of a pass that has none."""
 
 
 @pytest.fixture(autouse=True)
@@ -167,18 +175,20 @@ class TestWhatRuns:
 
 
 class TestCapture:
-    def test_nothing_is_tuned_inside(self, monkeypatch):
-        inside = [True]
-        monkeypatch.setattr(tuner, "_probes", [])
-        also_capturing(lambda: inside[0])
-        field = Field(old=10, new=5)
-        assert field.winner() == "old"
-        assert field.runs == {}
-        assert choices() == []
-        inside[0] = False
-        assert field.winner() == "new"
-        inside[0] = True
-        assert field.winner() == "new"
+    def test_nothing_is_tuned_inside(self):
+        found = []
+
+        def choose(options, x):
+            field = Field(old=10, new=5)
+            found.append((field.winner(key=len(found)), field.runs.total()))
+            return x + 1
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", NotRecorded)
+            Graphs(choose, record=True, backend=Tape())(NoOptions(), fed={"x": torch.zeros(2)})
+        real, captured = found
+        assert real[0] == "new"
+        assert captured == ("old", 0)
 
     def test_nothing_is_tuned_inside_a_cuda_graph(self, monkeypatch):
         monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)

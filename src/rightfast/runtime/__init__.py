@@ -13,7 +13,6 @@ from rightfast.runtime.graphs import Graphs
 from rightfast.runtime.launcher import Launch, cdiv, launchable
 from rightfast.runtime.tape import Tape
 from rightfast.runtime.tuner import (
-    also_capturing,
     best_of,
     capturing,
     choices,
@@ -34,7 +33,6 @@ __all__ = [
     "NotRecorded",
     "Recording",
     "Tape",
-    "also_capturing",
     "best_of",
     "capturing",
     "cdiv",

@@ -22,6 +22,7 @@ from rightfast.runtime import pins
 from rightfast.runtime.choice import Choice
 from rightfast.runtime.scratch import leaves
 from rightfast.runtime.trials import Clock, Contest, Rules
+from rightfast.runtime.watch import watched
 
 FASTER = 0.9  # of the default's time: what a candidate must reach to be adopted
 RUNS = 10  # timed runs of each candidate that was not dropped
@@ -30,7 +31,6 @@ Candidate = Callable[..., Any]
 
 _choices: dict[tuple[Hashable, str], Choice] = {}
 _lock = threading.RLock()
-_probes: list[Callable[[], bool]] = []
 
 
 def best_of(
@@ -148,17 +148,9 @@ def _place(arguments: Sequence[Any], keywords: Mapping[str, Any] | None) -> str:
 
 
 def capturing() -> bool:
-    """Whether a launch made now would be recorded: by CUDA, or by what `also_capturing` names."""
+    """Whether a launch made now would be recorded, by CUDA or on a tape."""
     cuda: Any = torch.cuda
-    if cuda.is_initialized() and cuda.is_current_stream_capturing():
-        return True
-    return any(probe() for probe in _probes)
-
-
-def also_capturing(probe: Callable[[], bool]) -> None:
-    """Name a function that tells whether a recording of another kind, a tape, is under way."""
-    if probe not in _probes:
-        _probes.append(probe)
+    return watched() or bool(cuda.is_initialized() and cuda.is_current_stream_capturing())
 
 
 def choices() -> list[Choice]:
