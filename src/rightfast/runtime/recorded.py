@@ -99,11 +99,15 @@ def record(
     arguments = {**dict(zip(fed, statics)), **bound}
     buffers = Buffers() if buffers is None else buffers
     cuts = buffers.cuts()
-    with buffers.one_pass(captured=True) as asked, state.Undone(owner, names) as undone:
-        result, recording = backend.capture(
-            lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
-        )
-        left = undone.left()
+    before, asked = buffers.begin(captured=True), set[str]()
+    try:
+        with state.Undone(owner, names) as undone:
+            result, recording = backend.capture(
+                lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
+            )
+            left = undone.left()
+    finally:
+        asked = buffers.end(before)
     leaves, spec = pytree.tree_flatten(result)
     own = {id(tensor): name for name, tensor in bound.items()}
     places = {_place(tensor) for tensor in bound.values()}
@@ -131,9 +135,10 @@ def static_place(buffers: Buffers, name: str, like: Tensor) -> Tensor:
 
 def apart(result: Any, buffers: Buffers) -> Any:
     """The result of an eager pass, with copies of what lies in buffers."""
-    places = {_place(storage) for storage in buffers.storages()}
+    if type(result) is Tensor:  # most are, and a tree takes its time
+        return result.clone() if buffers.holds(result) else result
     return pytree.tree_map_only(
-        Tensor, lambda leaf: leaf.clone() if _is_in(leaf, places) else leaf, result
+        Tensor, lambda leaf: leaf.clone() if buffers.holds(leaf) else leaf, result
     )
 
 
