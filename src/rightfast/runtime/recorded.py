@@ -25,7 +25,7 @@ class Recorded:
     Attributes:
         statics: where each fed tensor is copied to, in order.
         cuts: how the buffers that the pass uses were cut.
-        leaves, spec: what the pass returned, flattened.
+        leaves, spec: what the pass returned, flattened; no spec for a single tensor.
         names: for a leaf that is a bound tensor, its name.
         shared: places of the leaves that lie in bound memory: as views of it they are right.
         state: the declared state that the pass left.
@@ -76,7 +76,7 @@ class Recorded:
                 results.append(leaf.detach())
             else:  # the next replay overwrites what is not copied
                 results.append(leaf.clone() if isinstance(leaf, Tensor) else leaf)
-        return pytree.tree_unflatten(results, self.spec)
+        return results[0] if self.spec is None else pytree.tree_unflatten(results, self.spec)
 
 
 def record(
@@ -118,7 +118,7 @@ def record(
         statics,
         {name: cuts[name] for name in asked},
         leaves,
-        spec,
+        None if type(result) is Tensor else spec,
         named,
         shared,
         left,
