@@ -164,7 +164,7 @@ def test_18_recording_flushes_no_allocator():
     def simple(options, x, y):
         torch.mul(x, 2.0, out=y)
 
-    x, y = torch.ones(2, 2**20, device="cuda")
+    x, y = (torch.ones(2**20, device="cuda") for _ in range(2))
     first = Graphs(simple, record=True, backend=CudaGraphs())  # torch's own first allocation
     first(Options(), fed={"x": x}, bound={"y": y})
     graphs = Graphs(simple, backend=CudaGraphs(), record=None)
