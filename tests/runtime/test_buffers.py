@@ -91,3 +91,31 @@ def test_clear_and_copies():
     assert (copied.nbytes, copied.zeroed) == (0, False)
     buffers.clear()
     assert buffers.nbytes == 0
+
+
+def test_what_is_too_large_is_let_go_where_there_is_no_recording():
+    buffers = Buffers()
+    held = []
+    for n in (16, 4096, 1024, 16):
+        buffers.get("h", (n,))
+        held.append(buffers.nbytes)
+    assert held == [64, 16384, 16384, 64]
+
+
+def test_a_pass_that_cuts_a_buffer_twice_keeps_the_larger():
+    buffers = Buffers()
+    before = buffers.begin()
+    buffers.get("h", (4096,))
+    buffers.get("h", (16,))
+    assert buffers.end(before) == {"h"}
+    assert buffers.nbytes == 16384
+
+
+def test_it_knows_its_own():
+    buffers = Buffers()
+    own, other = buffers.get("h", (4,)), torch.zeros(4)
+    assert buffers.holds(own[1:])
+    assert not buffers.holds(other)
+    old = own
+    buffers.get("h", (400,))
+    assert not buffers.holds(old)

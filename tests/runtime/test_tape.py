@@ -156,6 +156,13 @@ def test_opaque_work_on_memory_that_is_not_declared():
         captured(lambda: opaque(by_numpy, x, out, 2), [x])
 
 
+def test_opaque_work_that_writes_to_what_is_fed():
+    x = torch.arange(3.0)
+    with pytest.raises(NotRecordable, match="writes to a tensor that is fed"):
+        captured(lambda: opaque(by_numpy, x, x, 2), [], [x])
+    assert x.tolist() == [0.0, 1.0, 2.0]
+
+
 TRITON = """
 from dataclasses import dataclass
 import torch, triton, triton.language as tl

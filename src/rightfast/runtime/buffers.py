@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import math
 import weakref
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -73,7 +72,8 @@ class Buffers:
     def _empty(self) -> None:
         self._held: dict[str, _Held] = {}
         self._dependents: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._asked = set[str]()
+        self._memory: set[torch.UntypedStorage] = set()
+        self._asked: set[str] | None = None
         self._captured = False
 
     def get(
@@ -88,7 +88,12 @@ class Buffers:
         Raises:
             ValueError: a size is negative.
         """
-        shape, place = tuple(shape), _place(device)
+        shape, place = (
+            tuple(shape),
+            device if type(device) is torch.device else torch.device(device),
+        )
+        if place.type == "cuda" and str(place) == "cuda":
+            place = torch.device("cuda", torch.cuda.current_device())
         if not self._captured and _captured_elsewhere(place):
             return torch.zeros(shape, dtype=dtype, device=place)
         held = self._held.get(name)
@@ -96,7 +101,8 @@ class Buffers:
             held = self._move(name, shape, dtype, place)
         elif held.cut.shape != shape or held.cut.dtype != dtype:
             held = self._fit(name, held, shape, dtype)
-        self._asked.add(name)
+        if self._asked is not None:
+            self._asked.add(name)
         # A view, so that autograd, where it is on, does not make the buffer part of its graph.
         return held.cut.tensor.detach() if torch.is_grad_enabled() else held.cut.tensor
 
@@ -106,6 +112,7 @@ class Buffers:
         for held in self._held.values():
             _in_use(held.storage)
         self._held.clear()
+        self._memory.clear()
 
     @property
     def nbytes(self) -> int:
@@ -119,6 +126,10 @@ class Buffers:
     def storages(self) -> list[Tensor]:
         """All storages, as bytes."""
         return [held.storage for held in self._held.values()]
+
+    def holds(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in one of the storages."""
+        return tensor.untyped_storage() in self._memory
 
     def attach(self, dependent: Dependent) -> None:
         """From now on its recordings are dropped when a storage has to move."""
@@ -136,24 +147,26 @@ class Buffers:
                 held.cut = cut
                 self._clean(cut)
 
-    @contextmanager
-    def one_pass(self, captured: bool = False) -> Iterator[set[str]]:
-        """A pass begins: yields the names of the buffers that it asks for.
+    def begin(self, captured: bool = False) -> tuple[set[str] | None, bool]:
+        """A pass begins; returns what `end` needs.
 
         Args:
             captured: it is captured with these buffers, so none may move.
         """
         before = self._asked, self._captured
         self._asked, self._captured = set(), captured
-        try:
-            yield self._asked
-        finally:
-            self._asked, self._captured = before
+        return before
+
+    def end(self, before: tuple[set[str] | None, bool]) -> set[str]:
+        """The pass ends; returns the names of the buffers that it asked for."""
+        asked, (self._asked, self._captured) = self._asked or set(), before
+        return asked
 
     def _fit(self, name: str, held: _Held, shape: tuple[int, ...], dtype: torch.dtype) -> _Held:
         need, have = _bytes(name, shape, dtype), held.storage.nbytes
         # A pass that cuts one storage twice needs the larger size again the next time.
-        kept = self._captured or name in self._asked or any(map(len, self._dependents))
+        again = self._captured or (self._asked is not None and name in self._asked)
+        kept = again or any(map(len, self._dependents))
         wasteful = 0 < need * _TOO_LARGE < have and not kept
         if need > have or wasteful:
             return self._move(name, shape, dtype, held.storage.device)
@@ -171,9 +184,12 @@ class Buffers:
             )
         if name in self._held:  # let go first, so that both are never held at once
             self._drop()
-            _in_use(self._held.pop(name).storage)
+            old = self._held.pop(name).storage
+            self._memory.discard(old.untyped_storage())
+            _in_use(old)
         with torch.inference_mode(False):
             storage = torch.empty(nbytes, dtype=torch.uint8, device=device)
+        self._memory.add(storage.untyped_storage())
         held = self._held[name] = _Held(storage, _cut(storage, shape, dtype))
         self._clean(held.cut)
         return held
@@ -211,13 +227,6 @@ def _in_use(storage: Tensor) -> None:
     """Work on this stream may not be done with it yet, which matters if it is from another one."""
     if storage.is_cuda:
         storage.record_stream(torch.cuda.current_stream(storage.device))
-
-
-def _place(device: torch.device | str) -> torch.device:
-    place = torch.device(device)
-    if str(place) == "cuda":
-        return torch.device("cuda", torch.cuda.current_device())
-    return place
 
 
 def _captured_elsewhere(place: torch.device) -> bool:

@@ -200,12 +200,17 @@ class Graphs:
         self, options: Any, fed: Mapping[str, Tensor | None], bound: Mapping[str, Tensor | None]
     ) -> Any:
         fields_of(options)
-        if twice := fed.keys() & bound.keys():
-            raise TypeError(f"expected each tensor once, got {sorted(twice)} as fed and as bound")
+        tensors = {**fed, **bound}
+        if len(tensors) != len(fed) + len(bound):
+            twice = sorted(fed.keys() & bound.keys())
+            raise TypeError(f"expected each tensor once, got {twice} as fed and as bound")
         if self.buffers is None:
-            return self._function()(options, **fed, **bound)
-        with self.buffers.one_pass():
-            result = self._function()(options, **fed, **bound)
+            return self._function()(options, **tensors)
+        before = self.buffers.begin()
+        try:
+            result = self._function()(options, **tensors)
+        finally:
+            self.buffers.end(before)
         return recordings.apart(result, self.buffers)
 
     def _check(self, given: Tensors, own: Tensors) -> None:

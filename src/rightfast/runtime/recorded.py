@@ -25,7 +25,7 @@ class Recorded:
     Attributes:
         statics: where each fed tensor is copied to, in order.
         cuts: how the buffers that the pass uses were cut.
-        leaves, spec: what the pass returned, flattened.
+        leaves, spec: what the pass returned, flattened; no spec for a single tensor.
         names: for a leaf that is a bound tensor, its name.
         shared: places of the leaves that lie in bound memory: as views of it they are right.
         state: the declared state that the pass left.
@@ -76,7 +76,7 @@ class Recorded:
                 results.append(leaf.detach())
             else:  # the next replay overwrites what is not copied
                 results.append(leaf.clone() if isinstance(leaf, Tensor) else leaf)
-        return pytree.tree_unflatten(results, self.spec)
+        return results[0] if self.spec is None else pytree.tree_unflatten(results, self.spec)
 
 
 def record(
@@ -99,11 +99,15 @@ def record(
     arguments = {**dict(zip(fed, statics)), **bound}
     buffers = Buffers() if buffers is None else buffers
     cuts = buffers.cuts()
-    with buffers.one_pass(captured=True) as asked, state.Undone(owner, names) as undone:
-        result, recording = backend.capture(
-            lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
-        )
-        left = undone.left()
+    before, asked = buffers.begin(captured=True), set[str]()
+    try:
+        with state.Undone(owner, names) as undone:
+            result, recording = backend.capture(
+                lambda: run(arguments), [*bound.values(), *buffers.storages()], statics
+            )
+            left = undone.left()
+    finally:
+        asked = buffers.end(before)
     leaves, spec = pytree.tree_flatten(result)
     own = {id(tensor): name for name, tensor in bound.items()}
     places = {_place(tensor) for tensor in bound.values()}
@@ -114,7 +118,7 @@ def record(
         statics,
         {name: cuts[name] for name in asked},
         leaves,
-        spec,
+        None if type(result) is Tensor else spec,
         named,
         shared,
         left,
@@ -131,9 +135,10 @@ def static_place(buffers: Buffers, name: str, like: Tensor) -> Tensor:
 
 def apart(result: Any, buffers: Buffers) -> Any:
     """The result of an eager pass, with copies of what lies in buffers."""
-    places = {_place(storage) for storage in buffers.storages()}
+    if type(result) is Tensor:  # most are, and a tree takes its time
+        return result.clone() if buffers.holds(result) else result
     return pytree.tree_map_only(
-        Tensor, lambda leaf: leaf.clone() if _is_in(leaf, places) else leaf, result
+        Tensor, lambda leaf: leaf.clone() if buffers.holds(leaf) else leaf, result
     )
 
 

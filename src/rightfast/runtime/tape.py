@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 
-from rightfast.runtime.backend import Recording
+from rightfast.runtime.backend import NotRecordable, Recording
 from rightfast.runtime.watch import Watch, tensors_in, watched
 
 T = TypeVar("T")
@@ -54,6 +54,7 @@ class Tape:
         try:
             with recorder.watching():
                 result = body()
+            recorder.check_fed()
         finally:
             recorder.take_back()
         recorder.poison()
@@ -124,6 +125,12 @@ class _Recorder(Watch):  # type: ignore[no-untyped-call]
         if works and not any(func is one for one in _UNWRITTEN):
             self.entries.append(_Entry(func, self._placed(args), self._placed(kwargs), made))
         return output
+
+    def check_fed(self) -> None:
+        """What is called past the dispatcher may have written to it."""
+        for place in self._fed.keys() & self._before.keys():
+            if not torch.equal(*self._before[place]):
+                raise NotRecordable("writes", "the pass writes to a tensor that is fed; bind it")
 
     def take_back(self) -> None:
         """Give all memory, and all generators, what they had before the pass."""
