@@ -7,17 +7,6 @@
 namespace rightfast {
 namespace {
 
-constexpr int64_t kPiece = 1 << 14;  // samples of a long line in one piece of work
-
-// Calls f(first, count) for pieces of a line of n samples; pieces start at even samples.
-template <class F>
-void in_pieces(int64_t n, Arena& arena, Spread spread, const F& f) {
-  if (!spread.threads) return f(0, n);
-  spread((n + kPiece - 1) / kPiece, arena, [&](int64_t begin, int64_t end, Arena&) {
-    for (int64_t p = begin; p < end; ++p) f(p * kPiece, std::min(kPiece, n - p * kPiece));
-  });
-}
-
 template <class T>
 void run_sum(const Sums<T>& sums, const T* const* rows, int64_t width, T* out0, T* out1,
              Arena& arena, Spread spread) {

@@ -211,9 +211,17 @@ void weave(const T* even, const T* odd, int64_t n, T* x) {
   if (n % 2) x[n - 1] = even[n / 2];
 }
 
+#include "loops_haar.h"
+
 template <class T, int W>
 constexpr Loops<T> table() {
-  return {sum<T, W>, sum_split<T, W>, sum_weave<T, W>, split<T, W>, weave<T, W>};
+  return {sum<T, W>,
+          sum_split<T, W>,
+          sum_weave<T, W>,
+          split<T, W>,
+          weave<T, W>,
+          {haar_down<T, W, 1>, haar_down<T, W, 2>, haar_down<T, W, 3>},
+          {haar_up<T, W, 1>, haar_up<T, W, 2>, haar_up<T, W, 3>}};
 }
 
 }  // namespace

@@ -118,9 +118,11 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::vector<int64_t>&
     plan.levels.push_back(std::move(level));
     fill_dims(plan.levels.back(), axes, first);
   }
-  for (Level<T>& level : plan.levels)
+  for (Level<T>& level : plan.levels) {
     for (Dim<T>& dim : level.dims)
       if (dim.axis) fill_tables(dim, down);
+    mark_haar(level.dims);
+  }
   return plan;
 }
 
