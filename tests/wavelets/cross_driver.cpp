@@ -1,12 +1,13 @@
 // The kernels without torch, for another processor: test_aarch64.py compiles and runs this.
 //
 // Reads cases from stdin, each as numbers in text:
-//   down? | ndim, shape | plan | taps | tensors: count, then for each its elements
+//   down? | ndim, shape | numbers of the plan | tensors: count, then for each its elements
 // (every list with its length before it), and writes what each gives, one line an element.
 #include <torch/csrc/stable/c/shim.h>
 
 #include <cstdio>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "plan.h"
@@ -42,9 +43,9 @@ void write(const std::vector<double>& values) {
 }
 
 template <class T>
-void run(bool down, const std::vector<int64_t>& shape, const std::vector<int64_t>& list,
-         const std::vector<double>& taps, const std::vector<std::vector<double>>& data) {
-  const auto plan = rightfast::planned<T>(shape, list, taps, down);
+void run(bool down, const std::vector<int64_t>& shape, const std::string& text,
+         const std::vector<std::vector<double>>& data) {
+  const auto plan = rightfast::planned<T>(shape, text, down);
   std::vector<std::vector<T>> bands;  // low, then the details; all are there
   for (size_t l = plan->levels.size(); l-- > 0;)
     for (int64_t k = bands.empty() ? 0 : 1; k < plan->bands(); ++k)
@@ -69,12 +70,13 @@ void run(bool down, const std::vector<int64_t>& shape, const std::vector<int64_t
 int main() {
   bool down, wide;
   while (std::cin >> down >> wide) {
-    const auto shape = read<int64_t>(), list = read<int64_t>();
-    const auto taps = read<double>();
+    const auto shape = read<int64_t>();
+    std::string text;
+    for (int64_t number : read<int64_t>()) text += std::to_string(number) + ' ';
     size_t count;
     std::cin >> count;
     std::vector<std::vector<double>> data;
     for (size_t i = 0; i < count; ++i) data.push_back(read<double>());
-    wide ? run<double>(down, shape, list, taps, data) : run<float>(down, shape, list, taps, data);
+    wide ? run<double>(down, shape, text, data) : run<float>(down, shape, text, data);
   }
 }

@@ -171,7 +171,7 @@ void haar_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Sp
     return spread(dims->bands, arena, [&](int64_t begin, int64_t end, Arena& own) {
       down_slabs(pass, dims, &x, 1, bands, begin, end, own);
     });
-  in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count) {
+  in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     const T* piece = x + first;
     loops<T>().haar_down[0](&piece, 0, 1, count / 2, Moved(bands, 2, first / 2).bands, 0,
                             pass.scale());
@@ -189,7 +189,7 @@ void haar_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spre
     });
     return up_slabs(pass, dims, bands, &x, 1, dims->size / 2, dims->bands, arena);
   }
-  in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count) {
+  in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     T* piece = x + first;
     loops<T>().haar_up[0](Moved(bands, 2, first / 2).bands, 0, 1, count / 2, &piece, 0,
                           pass.scale());

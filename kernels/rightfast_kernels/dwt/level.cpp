@@ -82,8 +82,8 @@ void down_lines(const Dim<T>& dim, const T* x, T* const* bands, int64_t begin, i
   for (int64_t o = begin; o < end; ++o) {
     loops<T>().sum_split(slices_of(dim, o, x, rows), phases, dim.inner);
     const int64_t at = o * dim.inner_band;
-    line_down_from(line, low, bands[0] + at, bands[1] + at, arena, in_this_thread);
-    line_down_from(line, high, bands[2] + at, bands[3] + at, arena, in_this_thread);
+    line_down_from(line, low, bands[0] + at, bands[1] + at, arena);
+    line_down_from(line, high, bands[2] + at, bands[3] + at, arena);
   }
 }
 

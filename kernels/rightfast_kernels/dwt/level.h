@@ -72,7 +72,7 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
 
 // line_down of samples that already lie in e, where `place(before + i, phase)` says.
 template <class T>
-void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena, Spread spread);
+void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena);
 
 // Where `haar` is set (haar.cpp), which mark_haar does.
 template <class T>

@@ -6,12 +6,13 @@
 A synthesis is the adjoint of an analysis by the reconstruction filters, so these two serve
 decomposition and reconstruction, and each is the gradient of the other. The operators
 ``rightfast::dwt_down`` and ``rightfast::dwt_up`` are differentiable any number of times, have
-shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes their lists.
+shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes their plan.
 
 Where the extension was not built, `available` is False and nothing else here may be called.
 """
 
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +93,9 @@ def synthesis_axis(
 
 @dataclass(frozen=True)
 class Plan:
-    """The two lists that the operators take."""
+    """What the operators take, as plan.h describes it."""
 
-    ints: list[int]
-    taps: list[float]
+    text: str
 
 
 def make_plan(
@@ -111,12 +111,16 @@ def make_plan(
     """
     ints = [len(axes), len(lengths)]
     for a in axes:
-        ints += (a.dim, MODES.index(a.mode), a.before, len(a.lo))
+        ints += (a.dim, MODES.index(a.mode), a.before, len(a.lo), *_bits(a.lo), *_bits(a.hi))
     for level, bits in zip(lengths, present, strict=True):
         for pair in level:
             ints += pair
         ints.append(bits)
-    return Plan(ints, [tap for a in axes for tap in (*a.lo, *a.hi)])
+    return Plan(" ".join(map(str, ints)))
+
+
+def _bits(taps: Sequence[float]) -> tuple[int, ...]:
+    return struct.unpack(f"{len(taps)}q", struct.pack(f"{len(taps)}d", *taps))
 
 
 def takes(x: Tensor) -> bool:
@@ -167,13 +171,13 @@ def _written(out: Sequence[Tensor]) -> None:
 
 def recorded_down(x: Tensor, plan: Plan) -> list[Tensor]:
     """`down` as an operator that autograd and compilers see."""
-    found: list[Tensor] = torch.ops.rightfast.dwt_down(x, plan.ints, plan.taps)
+    found: list[Tensor] = torch.ops.rightfast.dwt_down(x, plan.text)
     return found
 
 
 def recorded_up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
     """`up` as an operator that autograd and compilers see."""
-    found: Tensor = torch.ops.rightfast.dwt_up(list(bands), plan.ints, plan.taps)
+    found: Tensor = torch.ops.rightfast.dwt_up(list(bands), plan.text)
     return found
 
 
@@ -194,13 +198,16 @@ def cpu(name: str = "") -> str:
 def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
     operator = _OPERATORS[name]
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
-        return operator(data, plan.ints, plan.taps, *out)
-    data = [_real(x) for x in data] if isinstance(data, list) else _real(data)
+        return operator(data, plan.text, *out)
+    if name in _BANDS_IN:
+        data = [_real(x) if x.is_neg() or x._is_zerotensor() else x for x in data]
+    elif data.is_neg() or data._is_zerotensor():
+        data = _real(data)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
     if not _profiler._is_profiler_enabled:
-        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
+        return operator.redispatch(_CPU, data, plan.text, *out)
     with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
-        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
+        return operator.redispatch(_CPU, data, plan.text, *out)
 
 
 def _real(x: Tensor) -> Tensor:
@@ -213,6 +220,7 @@ def _real(x: Tensor) -> Tensor:
 _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 
+_BANDS_IN = ("dwt_up", "dwt_up_into")
 _OPERATORS: dict[str, Any] = {}
 if available:
     _names = ("dwt_down", "dwt_up", "dwt_down_into", "dwt_up_into")

@@ -1,13 +1,13 @@
 // The operators, on the libtorch stable ABI:
 //
-//   rightfast::dwt_down(x, plan, taps) -> [low band, details of the deepest level, ..., the first]
-//   rightfast::dwt_up(bands, plan, taps) -> x      the adjoint of dwt_down for the same lists
-//   rightfast::dwt_down_into(x, plan, taps, out), dwt_up_into(bands, plan, taps, out)
+//   rightfast::dwt_down(x, plan) -> [low band, details of the deepest level, ..., the first]
+//   rightfast::dwt_up(bands, plan) -> x    the adjoint of dwt_down for the same plan
+//   rightfast::dwt_down_into(x, plan, out), dwt_up_into(bands, plan, out)
 //                                          the same into contiguous tensors that are there
 //   rightfast::dwt_cpu(name) -> name               which instruction set to use, see loops.h
 //
 // A synthesis is the adjoint of an analysis by the reconstruction filters, so that the two serve
-// all four: decomposition, reconstruction, and the gradients of both. plan.h has the lists.
+// all four: decomposition, reconstruction, and the gradients of both. plan.h has the plan.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
@@ -87,9 +87,8 @@ void check_bands(const Plan<T>& plan, const std::vector<Tensor>& bands, ScalarTy
 
 // Fills `bands`, or makes them if there are none.
 template <class T>
-void down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
-          std::vector<Tensor>& bands) {
-  const auto kept = planned<T>(shape_of(x), list, taps, true);
+void down(const Tensor& x, const std::string& text, std::vector<Tensor>& bands) {
+  const auto kept = planned<T>(shape_of(x), text, true);
   const Plan<T>& plan = *kept;
   STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
   if (bands.empty())
@@ -106,9 +105,8 @@ void down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
 
 // Fills `x`, or makes it if it is null; returns it.
 template <class T>
-Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<double>& taps,
-          const Tensor* out) {
-  const auto kept = planned<T>(shape_of(bands[0]), list, taps, false);
+Tensor up(const std::vector<Tensor>& bands, const std::string& text, const Tensor* out) {
+  const auto kept = planned<T>(shape_of(bands[0]), text, false);
   const Plan<T>& plan = *kept;
   const ScalarType dtype = bands[0].scalar_type();
   check_bands(plan, bands, dtype);
@@ -124,30 +122,29 @@ Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<
   return x;
 }
 
-void dwt_down_into(Tensor x, Ints plan, std::vector<double> taps, std::vector<Tensor> out) {
+void dwt_down_into(Tensor x, std::string plan, std::vector<Tensor> out) {
   STD_TORCH_CHECK(!out.empty(), "expected tensors to fill");
-  is_wide(x, "the signal") ? down<double>(x, plan, taps, out) : down<float>(x, plan, taps, out);
+  is_wide(x, "the signal") ? down<double>(x, plan, out) : down<float>(x, plan, out);
 }
 
-std::vector<Tensor> dwt_down(Tensor x, Ints plan, std::vector<double> taps) {
+std::vector<Tensor> dwt_down(Tensor x, std::string plan) {
   std::vector<Tensor> made;
-  is_wide(x, "the signal") ? down<double>(x, plan, taps, made) : down<float>(x, plan, taps, made);
+  is_wide(x, "the signal") ? down<double>(x, plan, made) : down<float>(x, plan, made);
   return made;
 }
 
-Tensor up_any(const std::vector<Tensor>& bands, const Ints& plan, const std::vector<double>& taps,
-              const Tensor* out) {
+Tensor up_any(const std::vector<Tensor>& bands, const std::string& plan, const Tensor* out) {
   STD_TORCH_CHECK(!bands.empty(), "expected at least one band");
-  return is_wide(bands[0], "the bands") ? up<double>(bands, plan, taps, out)
-                                        : up<float>(bands, plan, taps, out);
+  return is_wide(bands[0], "the bands") ? up<double>(bands, plan, out)
+                                        : up<float>(bands, plan, out);
 }
 
-void dwt_up_into(std::vector<Tensor> bands, Ints plan, std::vector<double> taps, Tensor out) {
-  up_any(bands, plan, taps, &out);
+void dwt_up_into(std::vector<Tensor> bands, std::string plan, Tensor out) {
+  up_any(bands, plan, &out);
 }
 
-Tensor dwt_up(std::vector<Tensor> bands, Ints plan, std::vector<double> taps) {
-  return up_any(bands, plan, taps, nullptr);
+Tensor dwt_up(std::vector<Tensor> bands, std::string plan) {
+  return up_any(bands, plan, nullptr);
 }
 
 std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
@@ -156,10 +153,10 @@ std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
 }  // namespace rightfast
 
 STABLE_TORCH_LIBRARY_FRAGMENT(rightfast, m) {
-  m.def("dwt_down(Tensor x, int[] plan, float[] taps) -> Tensor[]");
-  m.def("dwt_up(Tensor[] bands, int[] plan, float[] taps) -> Tensor");
-  m.def("dwt_down_into(Tensor x, int[] plan, float[] taps, Tensor(a!)[] out) -> ()");
-  m.def("dwt_up_into(Tensor[] bands, int[] plan, float[] taps, Tensor(a!) out) -> ()");
+  m.def("dwt_down(Tensor x, str plan) -> Tensor[]");
+  m.def("dwt_up(Tensor[] bands, str plan) -> Tensor");
+  m.def("dwt_down_into(Tensor x, str plan, Tensor(a!)[] out) -> ()");
+  m.def("dwt_up_into(Tensor[] bands, str plan, Tensor(a!) out) -> ()");
   m.def("dwt_cpu(str name) -> str");
 }
 

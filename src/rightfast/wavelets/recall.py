@@ -14,7 +14,6 @@ from torch.autograd import forward_ad
 
 from rightfast.wavelets import backends
 from rightfast.wavelets.backends import Native
-from rightfast.wavelets.inputs import is_dense
 from rightfast.wavelets.modes import Modes
 from rightfast.wavelets.wavelet import Wavelet
 
@@ -23,6 +22,7 @@ _known: dict[Any, Native] = {}
 _DTYPES = (torch.float32, torch.float64)
 _MODES = frozenset(Modes.modes)
 _SIMPLE = (int, type(None))
+_strided = torch.strided
 
 
 def plane(coeffs: Any) -> list[Any] | None:
@@ -37,8 +37,33 @@ def plane(coeffs: Any) -> list[Any] | None:
     return found
 
 
-def key_of(name: str, data: Any, wavelet: Any, mode: Any, *numbers: Any) -> Any:
-    """What to look a call up by; None if it needs derivatives, or more reading than this."""
+def space(coeffs: Any) -> tuple[list[Any], list[Any]] | None:
+    """The bands of ``[cA, {key: band}, ...]`` in a row, and the keys of each level; None for any
+    other structure."""
+    if type(coeffs) is not list or not coeffs:
+        return None
+    found, keys = [coeffs[0]], []
+    for entry in coeffs[1:]:
+        if type(entry) is not dict:
+            return None
+        found += entry.values()
+        keys.append(tuple(entry))
+    return found, keys
+
+
+def key_of(
+    name: str,
+    data: Any,
+    wavelet: Any,
+    mode: Any,
+    numbers: Sequence[Any] = (),
+    keys: Sequence[Any] = (),
+) -> Any:
+    """What to look a call up by; None if it needs derivatives, or more reading than this.
+
+    ``numbers``: levels and axes, as they came; ``keys``: of bands, which need no check, as what
+    is equal to a text is that text.
+    """
     if (
         type(data) is not list
         or torch.compiler.is_compiling()
@@ -50,17 +75,24 @@ def key_of(name: str, data: Any, wavelet: Any, mode: Any, *numbers: Any) -> Any:
     ):
         return None
     recorded = torch.is_grad_enabled()
-    key: list[Any] = [name, wavelet, mode]
+    key: list[Any] = [name, wavelet, mode, *keys]
     for number in numbers:  # 1.0 and True are equal to 1, but no axis and no level
         if type(number) not in _SIMPLE:
             return None
         key.append(number)
     for x in data:
-        if type(x) is not Tensor or x.dtype not in _DTYPES or not x.is_cpu or not is_dense(x):
+        if (
+            type(x) is not Tensor
+            or not x.is_cpu
+            or x.layout is not _strided  # `is_dense`, and no call
+            or x.is_nested
+            or (recorded and x.requires_grad)
+        ):
             return None
-        if recorded and x.requires_grad:
+        dtype = x.dtype
+        if dtype not in _DTYPES:
             return None
-        key += (x.dtype, x.shape)
+        key += (dtype, x.shape)
     return tuple(key)
 
 
@@ -93,3 +125,10 @@ def bands_of_plane(flat: Sequence[Tensor]) -> list[Any]:
     """``[cA, (cH, cV, cD), ...]`` from bands in the order of their keys: aa, then ad, da, dd."""
     details = zip(flat[2::3], flat[1::3], flat[3::3], strict=True)
     return [flat[0], *details]
+
+
+def bands_of_space(flat: Sequence[Tensor], keys: Sequence[str]) -> list[Any]:
+    """``[cA, {key: band}, ...]`` from bands in the order of the ``keys`` of a level."""
+    step = len(keys)
+    levels = range(1, len(flat), step)
+    return [flat[0], *(dict(zip(keys, flat[i : i + step], strict=True)) for i in levels)]
