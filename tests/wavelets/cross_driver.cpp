@@ -32,12 +32,6 @@ std::vector<T> read() {
   return found;
 }
 
-int64_t product(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (int64_t size : shape) n *= size;
-  return n;
-}
-
 void write(const std::vector<double>& values) {
   for (double value : values) std::printf("%.17g\n", value);
 }
@@ -47,10 +41,8 @@ void run(bool down, const std::vector<int64_t>& shape, const std::string& text,
          const std::vector<std::vector<double>>& data) {
   const auto plan = rightfast::planned<T>(shape, text, down);
   std::vector<std::vector<T>> bands;  // low, then the details; all are there
-  for (size_t l = plan->levels.size(); l-- > 0;)
-    for (int64_t k = bands.empty() ? 0 : 1; k < plan->bands(); ++k)
-      bands.emplace_back(product(plan->band_shape(plan->levels[l])));
-  std::vector<T> signal(product(plan->signal_shape()));
+  for (const auto& shape : plan->present) bands.emplace_back(shape.elements);
+  std::vector<T> signal(plan->signal.elements);
   if (down) signal.assign(data[0].begin(), data[0].end());
   else
     for (size_t b = 0; b < bands.size(); ++b) bands[b].assign(data[b].begin(), data[b].end());

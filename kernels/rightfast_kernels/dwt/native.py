@@ -196,18 +196,17 @@ def cpu(name: str = "") -> str:
 
 
 def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
-    operator = _OPERATORS[name]
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
-        return operator(data, plan.text, *out)
+        return _OPERATORS[name](data, plan.text, *out)
     if name in _BANDS_IN:
         data = [_real(x) if x.is_neg() or x._is_zerotensor() else x for x in data]
     elif data.is_neg() or data._is_zerotensor():
         data = _real(data)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
     if not _profiler._is_profiler_enabled:
-        return operator.redispatch(_CPU, data, plan.text, *out)
+        return _DIRECT[name](_CPU, data, plan.text, *out)
     with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
-        return operator.redispatch(_CPU, data, plan.text, *out)
+        return _DIRECT[name](_CPU, data, plan.text, *out)
 
 
 def _real(x: Tensor) -> Tensor:
@@ -222,7 +221,9 @@ _CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
 
 _BANDS_IN = ("dwt_up", "dwt_up_into")
 _OPERATORS: dict[str, Any] = {}
+_DIRECT: dict[str, Any] = {}  # what their `redispatch` calls
 if available:
     _names = ("dwt_down", "dwt_up", "dwt_down_into", "dwt_up_into")
     _OPERATORS = {name: getattr(torch.ops.rightfast, name).default for name in _names}
+    _DIRECT = {name: found._handle.redispatch_boxed for name, found in _OPERATORS.items()}
     register()

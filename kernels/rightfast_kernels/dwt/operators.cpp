@@ -12,6 +12,7 @@
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,18 +33,16 @@ void check(const Tensor& t, ScalarType dtype, const char* what) {
 
 Ints shape_of(const Tensor& t) { return {t.sizes().begin(), t.sizes().end()}; }
 
-Tensor empty(const Ints& shape, ScalarType dtype) {
-  Ints strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+Tensor empty(const Shape& shape, ScalarType dtype) {
   const bool wide = dtype == ScalarType::Double;
   AtenTensorHandle made;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      shape.size(), shape.data(), strides.data(),
+      shape.sizes.size(), shape.sizes.data(), shape.strides.data(),
       wide ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32(),
       aoti_torch_device_type_cpu(), 0, &made));
   Tensor result(made);
-  ask_huge_pages(result.mutable_data_ptr(), result.numel() * (wide ? 8 : 4));
+  const size_t bytes = shape.elements * (wide ? 8 : 4);
+  if (bytes >= kWorthHuge) ask_huge_pages(result.mutable_data_ptr(), bytes);
   return result;
 }
 
@@ -56,30 +55,22 @@ bool is_wide(const Tensor& t, const char* what) {
 // The bands in order, as pointers; the low band, if there is one, apart from the details.
 template <class P, class Get>
 P split_off_low(bool has_low, const std::vector<Tensor>& bands, std::vector<P>& details, Get get) {
-  for (const Tensor& band : bands) details.push_back(get(band));
-  if (!has_low) return nullptr;
-  const P low = details.front();
-  details.erase(details.begin());
-  return low;
+  details.reserve(bands.size());
+  for (size_t i = has_low ? 1 : 0; i < bands.size(); ++i) details.push_back(get(bands[i]));
+  return has_low ? get(bands[0]) : nullptr;
 }
 
-// The shapes of the bands that are there, in order.
-template <class T>
-std::vector<Ints> band_shapes(const Plan<T>& plan) {
-  std::vector<Ints> shapes;
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
-    for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)
-      if (level->has(k)) shapes.push_back(plan.band_shape(*level));
-  return shapes;
+bool is_like(const Tensor& t, const Shape& shape) {
+  const auto sizes = t.sizes();
+  return std::equal(sizes.begin(), sizes.end(), shape.sizes.begin(), shape.sizes.end());
 }
 
 template <class T>
 void check_bands(const Plan<T>& plan, const std::vector<Tensor>& bands, ScalarType dtype) {
-  const std::vector<Ints> shapes = band_shapes(plan);
-  STD_TORCH_CHECK(bands.size() == shapes.size(), "expected ", shapes.size(), " bands, got ",
-                  bands.size());
+  STD_TORCH_CHECK(bands.size() == plan.present.size(), "expected ", plan.present.size(),
+                  " bands, got ", bands.size());
   for (size_t i = 0; i < bands.size(); ++i) {
-    STD_TORCH_CHECK(shape_of(bands[i]) == shapes[i],
+    STD_TORCH_CHECK(is_like(bands[i], plan.present[i]),
                     "expected bands as planned, got another one at place ", i);
     check(bands[i], dtype, "the bands");
   }
@@ -90,11 +81,14 @@ template <class T>
 void down(const Tensor& x, const std::string& text, std::vector<Tensor>& bands) {
   const auto kept = planned<T>(shape_of(x), text, true);
   const Plan<T>& plan = *kept;
-  STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
-  if (bands.empty())
-    for (const Ints& shape : band_shapes(plan)) bands.push_back(empty(shape, x.scalar_type()));
-  else
-    check_bands(plan, bands, x.scalar_type());
+  STD_TORCH_CHECK(is_like(x, plan.signal), "expected a signal as planned");
+  const ScalarType dtype = x.scalar_type();
+  if (bands.empty()) {
+    bands.reserve(plan.present.size());
+    for (const Shape& shape : plan.present) bands.push_back(empty(shape, dtype));
+  } else {
+    check_bands(plan, bands, dtype);
+  }
   if (x.numel() == 0) return;
   std::vector<T*> details;
   T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {
@@ -110,9 +104,9 @@ Tensor up(const std::vector<Tensor>& bands, const std::string& text, const Tenso
   const Plan<T>& plan = *kept;
   const ScalarType dtype = bands[0].scalar_type();
   check_bands(plan, bands, dtype);
-  const Tensor x = out ? *out : empty(plan.signal_shape(), dtype);
+  const Tensor x = out ? *out : empty(plan.signal, dtype);
   check(x, dtype, "the signal");
-  STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
+  STD_TORCH_CHECK(is_like(x, plan.signal), "expected a signal as planned");
   if (x.numel() == 0) return x;
   std::vector<const T*> details;
   const T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {

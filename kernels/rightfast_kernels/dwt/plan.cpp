@@ -94,6 +94,16 @@ void fill_tables(Dim<T>& dim, bool down) {
   dim.line = down ? line_down<T>(*dim.axis) : line_up<T>(*dim.axis);
 }
 
+// The dimensions in front, then the others.
+Shape whole(const std::vector<int64_t>& shape, int64_t front, const std::vector<int64_t>& rest) {
+  Shape found{{shape.begin(), shape.begin() + front}, {}, 1};
+  found.sizes.insert(found.sizes.end(), rest.begin(), rest.end());
+  found.strides.resize(found.sizes.size());
+  for (size_t d = found.sizes.size(); d-- > 0; found.elements *= found.sizes[d])
+    found.strides[d] = found.elements;
+  return found;
+}
+
 template <class T>
 Plan<T> read_plan(const std::vector<int64_t>& shape, const std::string& text, bool down) {
   Reader in{text.c_str()};
@@ -105,9 +115,8 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::string& text, bo
   STD_TORCH_CHECK(depth >= 1, "expected at least one level, got ", depth);
   const std::vector<Filtered> axes = read_axes(in, plan.axes, ndim);
   const int64_t first = axes[0].dim;
-  plan.front.assign(shape.begin(), shape.begin() + first);
   plan.blocks = 1;
-  for (int64_t n : plan.front) plan.blocks *= n;
+  for (int64_t d = 0; d < first; ++d) plan.blocks *= shape[d];
   for (int64_t l = 0; l < depth; ++l) {
     Level<T> level{};
     level.shape.assign(shape.begin() + first, shape.end());
@@ -128,6 +137,10 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::string& text, bo
       if (dim.axis) fill_tables(dim, down);
     mark_haar(level.dims);
   }
+  plan.signal = whole(shape, first, plan.levels[0].shape);
+  for (int64_t l = depth; l-- > 0;)
+    for (int64_t k = l + 1 == depth ? 0 : 1; k < plan.bands(); ++k)
+      if (plan.levels[l].has(k)) plan.present.push_back(whole(shape, first, plan.levels[l].bands));
   return plan;
 }
 
@@ -160,22 +173,6 @@ std::shared_ptr<const Plan<T>> planned(const std::vector<int64_t>& shape,
   return plan;
 }
 
-template <class T>
-std::vector<int64_t> Plan<T>::signal_shape() const {
-  std::vector<int64_t> shape = front;
-  shape.insert(shape.end(), levels[0].shape.begin(), levels[0].shape.end());
-  return shape;
-}
-
-template <class T>
-std::vector<int64_t> Plan<T>::band_shape(const Level<T>& level) const {
-  std::vector<int64_t> shape = front;
-  shape.insert(shape.end(), level.bands.begin(), level.bands.end());
-  return shape;
-}
-
-template struct Plan<float>;
-template struct Plan<double>;
 template std::shared_ptr<const Plan<float>> planned(const std::vector<int64_t>&,
                                                     const std::string&, bool);
 template std::shared_ptr<const Plan<double>> planned(const std::vector<int64_t>&,

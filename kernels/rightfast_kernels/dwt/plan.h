@@ -25,14 +25,19 @@ struct Level {
   bool has(int64_t band) const { return present >> band & 1; }
 };
 
+// A whole contiguous tensor.
+struct Shape {
+  std::vector<int64_t> sizes, strides;
+  int64_t elements;
+};
+
 template <class T>
 struct Plan {
-  int64_t axes, blocks;        // blocks: one for each index of the dimensions in front
-  std::vector<int64_t> front;  // those dimensions
+  int64_t axes, blocks;  // blocks: one for each index of the dimensions in front
   std::vector<Level<T>> levels;
+  Shape signal;
+  std::vector<Shape> present;  // of the bands that are there, in their order
   int64_t bands() const { return int64_t{1} << axes; }
-  std::vector<int64_t> signal_shape() const;
-  std::vector<int64_t> band_shape(const Level<T>& level) const;
 };
 
 // The plan for a signal, or for bands (`down` is false), of this shape; only plain dimensions are

@@ -169,6 +169,14 @@ class Native:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
         return run([b.contiguous() for b in bands], self.plan)
 
+    def recalled_up(self, bands: Sequence[Tensor]) -> Tensor | None:
+        """`up` of bands of which only the first and the last were looked at: None if any of them
+        is not what this was made for. The kernel looks at each one's shape, dtype and memory."""
+        try:
+            return self.up(bands)
+        except RuntimeError:
+            return None
+
     def up_into(self, bands: Sequence[Tensor], out: Tensor) -> None:
         """`up` into a contiguous tensor of what the bands are computed in."""
         bands = self._placed(bands)

@@ -84,8 +84,8 @@ def waverec(
         TypeError: coefficients that are not numeric.
     """
     key = None if out is not None else key_of("waverec", coeffs, wavelet, mode, (axis,))
-    if known := recall(key):
-        return known.up(coeffs)
+    if (known := recall(key)) and (found := known.recalled_up(coeffs)) is not None:
+        return found
     first, rest = _split(coeffs)
     for d in rest:
         if d is not None and not isinstance(d, (Tensor, np.ndarray)):
@@ -139,8 +139,8 @@ def waverec2(
     flat = plane(coeffs)
     usual = out is None and _usual(axes)
     key = key_of("waverec2", flat, wavelet, mode, axes) if usual else None
-    if flat and (known := recall(key)):
-        return known.up(flat)
+    if flat and (known := recall(key)) and (found := known.recalled_up(flat)) is not None:
+        return found
     first, rest = _split(coeffs)
     details: list[Bands] = []
     for d in rest:
@@ -211,8 +211,8 @@ def waverecn(
     usual = out is None and (axes is None or (type(axes) is tuple and axes))
     flat, keys = (usual and space(coeffs)) or (None, ())
     key = key_of("waverecn", flat, wavelet, mode, axes or (), keys)
-    if known := recall(key):
-        return known.up(flat)
+    if flat and (known := recall(key)) and (found := known.recalled_up(flat)) is not None:
+        return found
     first, rest = _split(coeffs)
     for d in rest:
         if not isinstance(d, dict):

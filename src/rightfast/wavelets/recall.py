@@ -14,6 +14,7 @@ from torch.autograd import forward_ad
 
 from rightfast.wavelets import backends
 from rightfast.wavelets.backends import Native
+from rightfast.wavelets.inputs import is_dense
 from rightfast.wavelets.modes import Modes
 from rightfast.wavelets.wavelet import Wavelet
 
@@ -22,7 +23,6 @@ _known: dict[Any, Native] = {}
 _DTYPES = (torch.float32, torch.float64)
 _MODES = frozenset(Modes.modes)
 _SIMPLE = (int, type(None))
-_strided = torch.strided
 
 
 def plane(coeffs: Any) -> list[Any] | None:
@@ -81,18 +81,14 @@ def key_of(
             return None
         key.append(number)
     for x in data:
-        if (
-            type(x) is not Tensor
-            or not x.is_cpu
-            or x.layout is not _strided  # `is_dense`, and no call
-            or x.is_nested
-            or (recorded and x.requires_grad)
-        ):
+        if type(x) is not Tensor or (recorded and x.requires_grad):
             return None
-        dtype = x.dtype
-        if dtype not in _DTYPES:
+    ends = data if len(data) < 3 else (data[0], data[-1])
+    for x in ends:  # the kernel checks the rest, see `Native.recalled_up`
+        if not x.is_cpu or not is_dense(x) or (dtype := x.dtype) not in _DTYPES:
             return None
         key += (dtype, x.shape)
+    key.append(len(data))
     return tuple(key)
 
 
