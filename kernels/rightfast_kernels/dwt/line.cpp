@@ -35,7 +35,8 @@ void part_down(const Dim<T>& dim, const T* x, T* low, T* high, int64_t o, int64_
                Arena& arena) {
   const Axis& axis = *dim.axis;
   const int64_t before = axis.before, n = axis.n, whole = axis.phase();
-  const int64_t size = count + axis.taps() / 2 - 1, start = 2 * o, end = start + 2 * size;
+  const int64_t start = 2 * o, end = start + 2 * count + axis.taps() - 2;
+  const int64_t size = (count + axis.taps() / 2 - 1 + 15) / 16 * 16;  // phases at whole vectors
   Arena::Scope scope(arena);
   T* e = arena.take<T>(2 * size);
   const int64_t first = std::max<int64_t>(0, start - before), last = std::min(n, end - before);
