@@ -11,6 +11,7 @@ shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes 
 Where the extension was not built, `available` is False and nothing else here may be called.
 """
 
+import operator
 import os
 import struct
 from collections.abc import Sequence
@@ -198,28 +199,34 @@ def cpu(name: str = "") -> str:
 def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
         return _OPERATORS[name](data, plan.text, *out)
-    if name in _BANDS_IN:
-        data = [_real(x) if x.is_neg() or x._is_zerotensor() else x for x in data]
-    elif data.is_neg() or data._is_zerotensor():
-        data = _real(data)
-    # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
     if not _profiler._is_profiler_enabled:
-        return _DIRECT[name](_CPU, data, plan.text, *out)
+        return _direct(name, data, plan.text, *out)
     with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
-        return _DIRECT[name](_CPU, data, plan.text, *out)
+        return _direct(name, data, plan.text, *out)
+
+
+def _direct(name: str, data: Any, *rest: Any) -> Any:
+    """Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it."""
+    try:
+        return _DIRECT[name](_MARKED, data, *rest)
+    except RuntimeError:
+        real = [_real(x) for x in data] if isinstance(data, (list, tuple)) else _real(data)
+        if real is data or (isinstance(real, list) and all(map(operator.is_, real, data))):
+            raise
+        return _DIRECT[name](_MARKED, real, *rest)
 
 
 def _real(x: Tensor) -> Tensor:
-    """``x`` with the values in memory that torch may only have noted: a negation, zeros."""
-    if x._is_zerotensor():
-        return torch.zeros(x.shape, dtype=x.dtype)
-    return x.resolve_neg()
+    """``x`` with its zeros in memory, where torch has only noted that all of it is zero."""
+    return torch.zeros(x.shape, dtype=x.dtype) if x._is_zerotensor() else x
 
 
-_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-
-
-_BANDS_IN = ("dwt_up", "dwt_up_into")
+# What torch may only have noted is a negation, which it carries out on the way, and zeros.
+_MARKED = (
+    torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.ZeroTensor)
+)
 _OPERATORS: dict[str, Any] = {}
 _DIRECT: dict[str, Any] = {}  # what their `redispatch` calls
 if available:

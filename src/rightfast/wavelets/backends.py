@@ -65,6 +65,11 @@ def note(name: str) -> None:
         _last.name = name
 
 
+def note_eager(name: str) -> None:
+    """The same where no compiler is tracing."""
+    _last.name = name
+
+
 def takes_kernel() -> bool:
     """Whether the native kernel may serve a call at all."""
     return native.available and _default != "torch"

@@ -105,7 +105,7 @@ def recall(key: Any) -> Native | None:
     """The kernel that this call led to before, if any."""
     known = _known.get(key) if key else None
     if known:
-        backends.note("kernel")
+        backends.note_eager("kernel")
     return known
 
 
@@ -119,8 +119,8 @@ def remember(key: Any, kernel: Native) -> None:
 
 def bands_of_plane(flat: Sequence[Tensor]) -> list[Any]:
     """``[cA, (cH, cV, cD), ...]`` from bands in the order of their keys: aa, then ad, da, dd."""
-    details = zip(flat[2::3], flat[1::3], flat[3::3], strict=True)
-    return [flat[0], *details]
+    levels = range(1, len(flat), 3)
+    return [flat[0], *[(flat[i + 1], flat[i], flat[i + 2]) for i in levels]]
 
 
 def bands_of_space(flat: Sequence[Tensor], keys: Sequence[str]) -> list[Any]:
