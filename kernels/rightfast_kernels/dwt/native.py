@@ -199,21 +199,26 @@ def cpu(name: str = "") -> str:
 def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
         return _OPERATORS[name](data, plan.text, *out)
-    if not _profiler._is_profiler_enabled:
-        return _direct(name, data, plan.text, *out)
-    with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
-        return _direct(name, data, plan.text, *out)
-
-
-def _direct(name: str, data: Any, *rest: Any) -> Any:
-    """Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it."""
+    # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
+    call = _DIRECT[name]
+    if _profiler._is_profiler_enabled:  # else it has no name there
+        with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):
+            return call(_MARKED, _all_real(data), plan.text, *out)
     try:
-        return _DIRECT[name](_MARKED, data, *rest)
+        return call(_MARKED, data, plan.text, *out)
     except RuntimeError:
-        real = [_real(x) for x in data] if isinstance(data, (list, tuple)) else _real(data)
-        if real is data or (isinstance(real, list) and all(map(operator.is_, real, data))):
+        real = _all_real(data)
+        if real is data:
             raise
-        return _DIRECT[name](_MARKED, real, *rest)
+        return call(_MARKED, real, plan.text, *out)
+
+
+def _all_real(data: Any) -> Any:
+    """``data``, itself if nothing has to be done."""
+    if isinstance(data, Tensor):
+        return _real(data)
+    real = [_real(x) for x in data]
+    return data if all(map(operator.is_, real, data)) else real
 
 
 def _real(x: Tensor) -> Tensor:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from rightfast.wavelets import backends
 from rightfast.wavelets.backends import Native
@@ -22,7 +23,6 @@ _MOST = 512
 _known: dict[Any, Native] = {}
 _DTYPES = (torch.float32, torch.float64)
 _MODES = frozenset(Modes.modes)
-_SIMPLE = (int, type(None))
 
 
 def plane(coeffs: Any) -> list[Any] | None:
@@ -37,7 +37,7 @@ def plane(coeffs: Any) -> list[Any] | None:
     return found
 
 
-def space(coeffs: Any) -> tuple[list[Any], list[Any]] | None:
+def space(coeffs: Any) -> tuple[list[Any], tuple[Any, ...]] | None:
     """The bands of ``[cA, {key: band}, ...]`` in a row, and the keys of each level; None for any
     other structure."""
     if type(coeffs) is not list or not coeffs:
@@ -48,7 +48,7 @@ def space(coeffs: Any) -> tuple[list[Any], list[Any]] | None:
             return None
         found += entry.values()
         keys.append(tuple(entry))
-    return found, keys
+    return found, tuple(keys)
 
 
 def key_of(
@@ -56,8 +56,8 @@ def key_of(
     data: Any,
     wavelet: Any,
     mode: Any,
-    numbers: Sequence[Any] = (),
-    keys: Sequence[Any] = (),
+    numbers: tuple[Any, ...] = (),
+    keys: tuple[Any, ...] = (),
 ) -> Any:
     """What to look a call up by; None if it needs derivatives, or more reading than this.
 
@@ -66,39 +66,33 @@ def key_of(
     """
     if (
         type(data) is not list
-        or torch.compiler.is_compiling()
+        or not data
         or not (type(wavelet) is str or type(wavelet) is Wavelet)
         or type(mode) is not str
-        or mode not in _MODES
+        or mode not in _MODES  # an old name warns every time
+        or is_compiling()
         or not backends.takes_kernel()
-        or _watched()
+        or torch._C._are_functorch_transforms_active()
+        or forward_ad._current_level >= 0
+        or torch._C._get_tracing_state() is not None
     ):
         return None
-    recorded = torch.is_grad_enabled()
-    key: list[Any] = [name, wavelet, mode, *keys]
     for number in numbers:  # 1.0 and True are equal to 1, but no axis and no level
-        if type(number) not in _SIMPLE:
+        if type(number) is not int and number is not None:
             return None
-        key.append(number)
+    recorded = torch.is_grad_enabled()
     for x in data:
         if type(x) is not Tensor or (recorded and x.requires_grad):
             return None
-    ends = data if len(data) < 3 else (data[0], data[-1])
-    for x in ends:  # the kernel checks the rest, see `Native.recalled_up`
-        if not x.is_cpu or not is_dense(x) or (dtype := x.dtype) not in _DTYPES:
-            return None
-        key += (dtype, x.shape)
-    key.append(len(data))
-    return tuple(key)
+    first, last = data[0], data[-1]  # the kernel checks the others, see `Native.recalled_up`
+    if not _suits(first) or not (last is first or _suits(last)):
+        return None
+    ends = (first.dtype, first.shape, last.dtype, last.shape)
+    return name, wavelet, mode, numbers, keys, len(data), ends
 
 
-def _watched() -> bool:
-    """Whether torch.func, forward mode or a tracer looks on."""
-    return (
-        torch._C._are_functorch_transforms_active()
-        or forward_ad._current_level >= 0
-        or torch._C._get_tracing_state() is not None
-    )
+def _suits(x: Tensor) -> bool:
+    return x.is_cpu and is_dense(x) and x.dtype in _DTYPES
 
 
 def recall(key: Any) -> Native | None:
