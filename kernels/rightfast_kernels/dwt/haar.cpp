@@ -21,6 +21,7 @@ struct Pass {
   int rows() const { return 1 << (axes() - 1); }
   int bands() const { return 1 << axes(); }
   T scale() const { return dims->haar_scale; }
+  bool past() const { return dims->past_caches; }
   const Dim<T>& line() const { return dims[axes() - 1]; }
 };
 
@@ -66,7 +67,7 @@ void down_ends(const Pass<T>& pass, const T* const* rows, int64_t step, int64_t 
       for (const auto& o : line.outside) end[1] += o.weight * row[o.from];
     }
   }
-  loops<T>().haar_down[pass.axes() - 1](pair, 2 * many, count, 1,
+  loops<T>().haar_down[0][pass.axes() - 1](pair, 2 * many, count, 1,
                                         Moved(bands, pass.bands(), n / 2).bands, band_step,
                                         pass.scale());
 }
@@ -82,7 +83,7 @@ void up_ends(const Pass<T>& pass, const T* const* bands, int64_t band_step, int6
   T* ends = arena.take<T>(2 * many * count);
   T* pair[kRows];
   for (int r = 0; r < many; ++r) pair[r] = ends + 2 * r;
-  loops<T>().haar_up[pass.axes() - 1](Moved(bands, pass.bands(), n / 2).bands, band_step, count, 1,
+  loops<T>().haar_up[0][pass.axes() - 1](Moved(bands, pass.bands(), n / 2).bands, band_step, count, 1,
                                       pair, 2 * many, pass.scale());
   for (int r = 0; r < many; ++r)
     for (int64_t i = 0; i < count; ++i) {
@@ -96,7 +97,7 @@ void up_ends(const Pass<T>& pass, const T* const* bands, int64_t band_step, int6
 template <class T>
 void down_lines(const Pass<T>& pass, const T* const* rows, int64_t step, int64_t count,
                 T* const* bands, int64_t band_step, Arena& arena) {
-  loops<T>().haar_down[pass.axes() - 1](rows, step, count, pass.line().size / 2, bands, band_step,
+  loops<T>().haar_down[pass.past()][pass.axes() - 1](rows, step, count, pass.line().size / 2, bands, band_step,
                                         pass.scale());
   down_ends(pass, rows, step, count, bands, band_step, arena);
 }
@@ -104,7 +105,7 @@ void down_lines(const Pass<T>& pass, const T* const* rows, int64_t step, int64_t
 template <class T>
 void up_lines(const Pass<T>& pass, const T* const* bands, int64_t band_step, int64_t count,
               T* const* rows, int64_t step, Arena& arena) {
-  loops<T>().haar_up[pass.axes() - 1](bands, band_step, count, pass.line().size / 2, rows, step,
+  loops<T>().haar_up[pass.past()][pass.axes() - 1](bands, band_step, count, pass.line().size / 2, rows, step,
                                       pass.scale());
   up_ends(pass, bands, band_step, count, rows, step, arena);
 }
@@ -173,7 +174,7 @@ void haar_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Sp
     });
   in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     const T* piece = x + first;
-    loops<T>().haar_down[0](&piece, 0, 1, count / 2, Moved(bands, 2, first / 2).bands, 0,
+    loops<T>().haar_down[pass.past()][0](&piece, 0, 1, count / 2, Moved(bands, 2, first / 2).bands, 0,
                             pass.scale());
   });
   down_ends(pass, &x, 0, 1, bands, 0, arena);
@@ -191,7 +192,7 @@ void haar_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spre
   }
   in_pieces(dims->size / 2 * 2, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     T* piece = x + first;
-    loops<T>().haar_up[0](Moved(bands, 2, first / 2).bands, 0, 1, count / 2, &piece, 0,
+    loops<T>().haar_up[pass.past()][0](Moved(bands, 2, first / 2).bands, 0, 1, count / 2, &piece, 0,
                           pass.scale());
   });
   up_ends(pass, bands, 0, 1, &x, 0, arena);

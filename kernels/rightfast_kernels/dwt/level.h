@@ -38,6 +38,7 @@ struct Dim {
   // factors; and what lies past the end of this one if it is odd, by sample.
   int haar = 0;
   T haar_scale = 0;
+  bool past_caches = false;  // what is written here is too large to stay in them
   struct Outside {
     int64_t from;
     T weight;

@@ -30,10 +30,11 @@ struct Loops {
   void (*weave)(const T* even, const T* odd, int64_t n, T* x);  // the inverse
   // Haar over 1, 2 or 3 axes: the sums and differences of 2^(axes-1) rows of pairs, times `scale`,
   // to 2^axes bands, and back; `count` times, by `step` on in each row and `band_step` in each band.
-  void (*haar_down[kHaarAxes])(const T* const* rows, int64_t step, int64_t count, int64_t pairs,
-                               T* const* bands, int64_t band_step, T scale);
-  void (*haar_up[kHaarAxes])(const T* const* bands, int64_t band_step, int64_t count, int64_t pairs,
-                             T* const* rows, int64_t step, T scale);
+  // The second ones write past the caches, but for the low band.
+  void (*haar_down[2][kHaarAxes])(const T* const* rows, int64_t step, int64_t count, int64_t pairs,
+                                  T* const* bands, int64_t band_step, T scale);
+  void (*haar_up[2][kHaarAxes])(const T* const* bands, int64_t band_step, int64_t count, int64_t pairs,
+                                T* const* rows, int64_t step, T scale);
 };
 
 // The widest that this processor has, or the one that `choose` named.

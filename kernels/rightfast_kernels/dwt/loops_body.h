@@ -220,8 +220,10 @@ constexpr Loops<T> table() {
           sum_weave<T, W>,
           split<T, W>,
           weave<T, W>,
-          {haar_down<T, W, 1>, haar_down<T, W, 2>, haar_down<T, W, 3>},
-          {haar_up<T, W, 1>, haar_up<T, W, 2>, haar_up<T, W, 3>}};
+          {{haar_down<T, W, 1, false>, haar_down<T, W, 2, false>, haar_down<T, W, 3, false>},
+           {haar_down<T, W, 1, true>, haar_down<T, W, 2, true>, haar_down<T, W, 3, true>}},
+          {{haar_up<T, W, 1, false>, haar_up<T, W, 2, false>, haar_up<T, W, 3, false>},
+           {haar_up<T, W, 1, true>, haar_up<T, W, 2, true>, haar_up<T, W, 3, true>}}};
 }
 
 }  // namespace

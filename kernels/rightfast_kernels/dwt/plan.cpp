@@ -9,6 +9,10 @@
 #include <deque>
 #include <mutex>
 
+#ifdef __unix__
+#include <unistd.h>
+#endif
+
 namespace rightfast {
 namespace {
 
@@ -94,6 +98,15 @@ void fill_tables(Dim<T>& dim, bool down) {
   dim.line = down ? line_down<T>(*dim.axis) : line_up<T>(*dim.axis);
 }
 
+// Bytes of the last cache; more than most have where the system does not tell.
+size_t caches() {
+  size_t bytes = 0;
+#ifdef _SC_LEVEL3_CACHE_SIZE
+  bytes = std::max<long>(0, sysconf(_SC_LEVEL3_CACHE_SIZE));
+#endif
+  return bytes ? bytes : size_t{1} << 26;
+}
+
 // The dimensions in front, then the others.
 Shape whole(const std::vector<int64_t>& shape, int64_t front, const std::vector<int64_t>& rest) {
   Shape found{{shape.begin(), shape.begin() + front}, {}, 1};
@@ -137,6 +150,9 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::string& text, bo
       if (dim.axis) fill_tables(dim, down);
     mark_haar(level.dims);
   }
+  // Signal and bands: the finest level writes them (three quarters of the bands of two axes).
+  if (2 * plan.blocks * plan.levels[0].elements * sizeof(T) > caches())
+    for (Dim<T>& dim : plan.levels[0].dims) dim.past_caches = true;
   plan.signal = whole(shape, first, plan.levels[0].shape);
   for (int64_t l = depth; l-- > 0;)
     for (int64_t k = l + 1 == depth ? 0 : 1; k < plan.bands(); ++k)
