@@ -16,8 +16,8 @@ With one thread, time is that of the thread, so that neighbours on the core do n
 it is that of the wall.
 
 `--targets` prints what was aimed at beside what is reached: a limit in microseconds, or in times of
-`copy_`, for a whole public call, and for the large cases for one into a tensor that is there. Rounds
-are short and many. Neighbours empty the caches, which makes any call slower but no call faster: so
+`copy_`, for a whole public call, and for the large cases for one into a tensor that is there. The
+rounds are short and many. Neighbours empty the caches, which makes calls slower and none faster: so
 the table has the lowest tenth of the times and their ratio, and beside it the median of the ratios
 within a round. `--heap warm` keeps freed memory in the process, as pytest's `--perf-heap` does: no
 call pays for new pages then.
@@ -43,7 +43,7 @@ TRANSFORMS = {
 }
 BLOCK = 2e-3  # seconds of one block, at least one call
 SHORT = 5e-4  # the same for the targets
-# By case, for both directions: (limit, of what). The large ones are those of tensors that are there.
+# By case, for both directions: (limit, of what); of the large ones, for tensors that are there.
 TARGETS = {
     "litevae-haar-4096": (12, "us"),
     "litevae-haar-256x256": (2.2, "copy_"),

@@ -9,6 +9,7 @@ import pytest
 import pywt
 import torch
 from rightfast_kernels.dwt import extension, native
+from torch import Tensor
 
 from rightfast import wavelets as ours
 
@@ -242,10 +243,15 @@ RECALLED = {
     "waverec": lambda w: ours.waverec(C1, w),
     "wavedec2": lambda w: ours.wavedec2(X2, w, level=2),
     "waverec2": lambda w: ours.waverec2(C2, w),
+    "wavedecn": lambda w: ours.wavedecn(X2, w, level=2),
+    "wavedecn, axes": lambda w: ours.wavedecn(X2, w, level=2, axes=(1, 0)),
+    "waverecn": lambda w: ours.waverecn(CN, w),
+    "waverecn, axes": lambda w: ours.waverecn(CN, w, axes=(1, 0)),
 }
 X2 = torch.from_numpy(signal(32, 40))
 C1 = ours.wavedec(X2, "haar", level=2)
 C2 = ours.wavedec2(X2, "haar", level=2)
+CN = ours.wavedecn(X2, "haar", level=2)
 
 
 @pytest.mark.parametrize("name", RECALLED)
@@ -261,6 +267,66 @@ def test_a_call_seen_before_gives_the_same(name):
     other = ours.wavedec2(X2.float(), "haar", level=2)
     assert other[0].dtype == torch.float32
     assert ours.wavedec2(X2.clone().requires_grad_(), "haar", level=2)[0].requires_grad
+
+
+def test_axes_seen_before_are_told_apart():
+    """The order of the axes is that of the characters of a key; None is not the empty tuple."""
+    for _ in range(2):
+        one, other = (ours.wavedecn(X2, "db2", level=1, axes=axes) for axes in (None, (1, 0)))
+        assert torch.equal(one[1]["ad"], other[1]["da"])
+        assert not torch.equal(one[1]["ad"].mT, other[1]["ad"])
+        assert list(one[1]) == list(other[1]) == ["ad", "da", "dd"]
+        turned = [other[0], dict(reversed(other[1].items()))]
+        assert torch.equal(ours.waverecn(turned, "db2", axes=(1, 0)), ours.waverecn(one, "db2"))
+        with pytest.raises(ValueError, match="at least one axis"):
+            ours.wavedecn(X2, "db2", level=1, axes=())
+
+
+OTHER = {
+    "dtype": lambda band: band.float(),
+    "gradient": lambda band: band.clone().requires_grad_(),
+    "gaps": lambda band: torch.stack([band, band], -1)[..., 0],
+    "negation": lambda band: torch._neg_view(-band),
+    "zeros": lambda band: torch._efficientzerotensor(band.shape, dtype=band.dtype),
+    "sparse": lambda band: band.to_sparse(),
+    "shape": lambda band: band[..., :-2],
+    "none": lambda band: None,
+    "an array": lambda band: band.numpy(),
+    "complex": lambda band: band * 1j,
+}
+
+
+@pytest.mark.parametrize("kind", OTHER)
+def test_a_band_in_the_middle_that_is_not_as_before(kind):
+    """A call that was seen is recognised by its first and its last band; the others may differ."""
+    calls = (ours.wavedec, ours.waverec), (ours.wavedec2, ours.waverec2)
+    for down, up in (*calls, (ours.wavedecn, ours.waverecn)):
+
+        def change(bands, down=down):
+            if down is ours.wavedec:
+                return [bands[0], OTHER[kind](bands[1]), *bands[2:]]
+            if down is ours.wavedec2:
+                return [bands[0], (OTHER[kind](bands[1][0]), *bands[1][1:]), *bands[2:]]
+            return [bands[0], {**bands[1], "ad": OTHER[kind](bands[1]["ad"])}, *bands[2:]]
+
+        with ours.backend("auto"):
+            bands = down(X2, "db2", level=2)
+            up(bands, "db2"), up(bands, "db2")
+            found = outcome(up, change(bands))
+        with ours.backend("torch"):
+            wanted = outcome(up, change(bands))
+        if isinstance(wanted, Tensor):
+            assert (found.dtype, found.requires_grad) == (wanted.dtype, wanted.requires_grad)
+            torch.testing.assert_close(found, wanted)
+        else:
+            assert found == wanted
+
+
+def outcome(up, bands):
+    try:
+        return up(bands, "db2")
+    except (TypeError, ValueError) as error:
+        return str(error)
 
 
 def test_the_operators_refuse_what_would_overrun_memory():
