@@ -1,5 +1,5 @@
-"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, odd ones, real signals, and,
-with RIGHTFAST_LARGE=1, a large batch of images, which takes minutes and 10 GB.
+"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, odd sizes, real signals,
+and, with RIGHTFAST_LARGE=1, a large batch of images, which takes minutes and 10 GB.
 
 Every backend is judged by PyWavelets in float64. Peers get their inputs in their own layout and
 their results are converted for judging, both outside the timed call.

@@ -19,6 +19,7 @@ ALWAYS_INLINE void put(T* to, V x) {
     return;
   }
 #endif
+  fetch(to);
   store<T, W>(to, x);
 }
 
@@ -54,7 +55,7 @@ ALWAYS_INLINE void haar_down_block(const T* const* rows, int64_t from, T* const*
   for (int r = 0; r < R; ++r) {
     deal<T, W>(x[r][0], x[r][1]);
     const V odd = scale * x[r][1];
-    if (r == 0) store<T, W>(bands[0] + to, scale * x[0][0] + odd);  // what is read again
+    if (r == 0) put<false, T, W>(bands[0] + to, scale * x[0][0] + odd);  // what is read again
     else put<past, T, W>(bands[2 * r] + to, scale * x[r][0] + odd);
     put<past, T, W>(bands[2 * r + 1] + to, scale * x[r][0] - odd);
   }
