@@ -174,6 +174,11 @@ class Native:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
         return run([b.contiguous() for b in bands], self.plan)
 
+    def recalled_down(self, x: Tensor) -> list[Tensor]:
+        """`down` of a real signal as a list, which may be changed."""
+        bands = native.down(x.contiguous(), self.plan)
+        return bands if self.sorted else [bands[i] for i in self.order]
+
     def recalled_up(self, bands: Sequence[Tensor]) -> Tensor | None:
         """`up` of bands of which only the first and the last were looked at: None if any of them
         is not what this was made for. The kernel looks at each one's shape, dtype and memory."""

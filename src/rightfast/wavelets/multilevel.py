@@ -53,7 +53,7 @@ def wavedec(
     """
     key = None if out is not None else key_of("wavedec", [data], wavelet, mode, (level, axis))
     if known := recall(key):
-        return list(known.down(data))
+        return known.recalled_down(data)
     x = as_tensor(data)
     low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level, key, out)
     return [low, *(bands["d"] for bands in details)]
@@ -118,7 +118,7 @@ def wavedec2(
     usual = out is None and _usual(axes)
     key = key_of("wavedec2", [data], wavelet, mode, (level, *axes)) if usual else None
     if known := recall(key):
-        return bands_of_plane(known.down(data))
+        return bands_of_plane(known.recalled_down(data))
     x = as_tensor(data)
     if x.ndim < 2:
         raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
@@ -174,7 +174,7 @@ def wavedecn(
     usual = out is None and (axes is None or (type(axes) is tuple and axes))
     key = key_of("wavedecn", [data], wavelet, mode, (level, *(axes or ()))) if usual else None
     if known := recall(key):
-        return bands_of_space(known.down(data), band_keys(len(axes or data.shape))[1:])
+        return bands_of_space(known.recalled_down(data), band_keys(len(axes or data.shape))[1:])
     x = as_tensor(data)
     if x.ndim < 1:
         raise ValueError("Expected at least 1D input data.")
