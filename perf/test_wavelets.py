@@ -1,5 +1,5 @@
-"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, real signals, and, with
-RIGHTFAST_LARGE=1, a large batch of images, which takes minutes and 10 GB.
+"""Multilevel wavelet transforms: the sizes of LiteVAE and of JPEG 2000, odd sizes, real signals,
+and, with RIGHTFAST_LARGE=1, a large batch of images, which takes minutes and 10 GB.
 
 Every backend is judged by PyWavelets in float64. Peers get their inputs in their own layout and
 their results are converted for judging, both outside the timed call.
@@ -53,11 +53,12 @@ REAL = [
     Spec("real", "db4", "periodization", (1024,), signal="ecg"),
     Spec("real", "sym5", "reflect", (264,), signal="nino"),
 ]
+ODD = [Spec("odd", "haar", "zero", shape) for shape in [(4097,), (255, 257), (63, 65, 67)]]
 LARGE = [
     Spec("large", wavelet, mode, (1024, 1024), batch=(8, 3))
     for wavelet, mode in (("haar", "zero"), ("bior4.4", "symmetric"))
 ]
-EVERY = [*SPECS, *REAL, *(LARGE if os.environ.get("RIGHTFAST_LARGE") else [])]
+EVERY = [*SPECS, *ODD, *REAL, *(LARGE if os.environ.get("RIGHTFAST_LARGE") else [])]
 
 
 def draw(spec: Spec, generator: torch.Generator) -> torch.Tensor:

@@ -1,12 +1,13 @@
 // The kernels without torch, for another processor: test_aarch64.py compiles and runs this.
 //
 // Reads cases from stdin, each as numbers in text:
-//   down? | ndim, shape | plan | taps | tensors: count, then for each its elements
+//   down? | ndim, shape | numbers of the plan | tensors: count, then for each its elements
 // (every list with its length before it), and writes what each gives, one line an element.
 #include <torch/csrc/stable/c/shim.h>
 
 #include <cstdio>
 #include <iostream>
+#include <string>
 #include <vector>
 
 #include "plan.h"
@@ -31,25 +32,17 @@ std::vector<T> read() {
   return found;
 }
 
-int64_t product(const std::vector<int64_t>& shape) {
-  int64_t n = 1;
-  for (int64_t size : shape) n *= size;
-  return n;
-}
-
 void write(const std::vector<double>& values) {
   for (double value : values) std::printf("%.17g\n", value);
 }
 
 template <class T>
-void run(bool down, const std::vector<int64_t>& shape, const std::vector<int64_t>& list,
-         const std::vector<double>& taps, const std::vector<std::vector<double>>& data) {
-  const auto plan = rightfast::planned<T>(shape, list, taps, down);
+void run(bool down, const std::vector<int64_t>& shape, const std::string& text,
+         const std::vector<std::vector<double>>& data) {
+  const auto plan = rightfast::planned<T>(shape, text, down);
   std::vector<std::vector<T>> bands;  // low, then the details; all are there
-  for (size_t l = plan->levels.size(); l-- > 0;)
-    for (int64_t k = bands.empty() ? 0 : 1; k < plan->bands(); ++k)
-      bands.emplace_back(product(plan->band_shape(plan->levels[l])));
-  std::vector<T> signal(product(plan->signal_shape()));
+  for (const auto& shape : plan->present) bands.emplace_back(shape.elements);
+  std::vector<T> signal(plan->signal.elements);
   if (down) signal.assign(data[0].begin(), data[0].end());
   else
     for (size_t b = 0; b < bands.size(); ++b) bands[b].assign(data[b].begin(), data[b].end());
@@ -69,12 +62,13 @@ void run(bool down, const std::vector<int64_t>& shape, const std::vector<int64_t
 int main() {
   bool down, wide;
   while (std::cin >> down >> wide) {
-    const auto shape = read<int64_t>(), list = read<int64_t>();
-    const auto taps = read<double>();
+    const auto shape = read<int64_t>();
+    std::string text;
+    for (int64_t number : read<int64_t>()) text += std::to_string(number) + ' ';
     size_t count;
     std::cin >> count;
     std::vector<std::vector<double>> data;
     for (size_t i = 0; i < count; ++i) data.push_back(read<double>());
-    wide ? run<double>(down, shape, list, taps, data) : run<float>(down, shape, list, taps, data);
+    wide ? run<double>(down, shape, text, data) : run<float>(down, shape, text, data);
   }
 }

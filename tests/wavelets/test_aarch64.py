@@ -37,7 +37,7 @@ def program(tmp_path_factory):
 
 
 def plan_of(shape, wavelet, mode, depth, down):
-    """The lists for the kernels over all axes but the first."""
+    """The plan for the kernels over all axes but the first."""
     filters = ours.Wavelet(wavelet).filter_bank
     lengths, sizes = [], shape[1:]
     for _ in range(depth):
@@ -62,7 +62,7 @@ def whole(values):
 
 
 def text(down, wide, shape, plan, data):
-    parts = [f"{int(down)} {int(wide)}", whole(shape), whole(plan.ints), row(plan.taps)]
+    parts = [f"{int(down)} {int(wide)}", whole(shape), whole(plan.text.split())]
     return " ".join([*parts, str(len(data)), *(row(np.ravel(d)) for d in data)])
 
 

@@ -9,7 +9,11 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-RUNS = "instruction_set or long_line or refuse or gradcheck or half or complex or volume"
+RUNS = (
+    "instruction_set or long_line or refuse or gradcheck or half or complex or volume or any_axes "
+    "or many_pieces or past_the_caches"
+)
+FILES = ("native", "properties", "haar")
 
 
 def library(name):
@@ -35,7 +39,7 @@ def test_no_overrun_and_no_undefined_behaviour(tmp_path):
         "UBSAN_OPTIONS": "halt_on_error=1:print_stacktrace=1",
         "PYTHONPATH": os.pathsep.join([str(tmp_path / "kernels"), str(ROOT / "src")]),
     }
-    tests = [str(ROOT / "tests/wavelets" / f"test_{name}.py") for name in ("native", "properties")]
+    tests = [str(ROOT / "tests/wavelets" / f"test_{name}.py") for name in FILES]
     inner = [sys.executable, "-m", "pytest", *tests, "-q", "-x", "-m", "not slow", "-k", RUNS]
     where = "import rightfast_kernels; print(rightfast_kernels.__file__)"
     found = subprocess.run(

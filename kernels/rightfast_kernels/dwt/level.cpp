@@ -9,8 +9,6 @@
 namespace rightfast {
 namespace {
 
-constexpr int kMost = 64;  // bands of one level
-
 // A line whose samples are `inner` apart goes through contiguous memory.
 template <class T>
 void lines_down(const Dim<T>& dim, const T* x, T* const* bands, Arena& arena, Spread spread) {
@@ -43,15 +41,6 @@ void lines_up(const Dim<T>& dim, const T* const* bands, T* x, Arena& arena, Spre
     for (int64_t i = 0; i < n; ++i) x[i * step + c] = line[i];
   }
 }
-
-// The bands, each moved on by `offset`.
-template <class P>
-struct Moved {
-  P bands[kMost];
-  Moved(const P* from, int count, int64_t offset) {
-    for (int k = 0; k < count; ++k) bands[k] = from[k] + offset;
-  }
-};
 
 // The rows of one sum: slices of x.
 template <class T>
@@ -93,8 +82,8 @@ void down_lines(const Dim<T>& dim, const T* x, T* const* bands, int64_t begin, i
   for (int64_t o = begin; o < end; ++o) {
     loops<T>().sum_split(slices_of(dim, o, x, rows), phases, dim.inner);
     const int64_t at = o * dim.inner_band;
-    line_down_from(line, low, bands[0] + at, bands[1] + at, arena, in_this_thread);
-    line_down_from(line, high, bands[2] + at, bands[3] + at, arena, in_this_thread);
+    line_down_from(line, low, bands[0] + at, bands[1] + at, arena);
+    line_down_from(line, high, bands[2] + at, bands[3] + at, arena);
   }
 }
 
@@ -135,6 +124,7 @@ void up_slices(const Dim<T>& dim, const T* const* bands, T* x, int64_t begin, in
 template <class T>
 void level_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Spread spread) {
   const Dim<T>& dim = *dims;
+  if (dim.haar) return haar_down(dims, x, bands, arena, spread);
   if (dim.is_line()) return lines_down(dim, x, bands, arena, spread);
   spread(dim.bands, arena, [&](int64_t begin, int64_t end, Arena& own) {
     if (dim.axis && dim.filtered == 2 && dims[1].is_line() && dims[1].inner == 1)
@@ -149,6 +139,7 @@ void level_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, S
 template <class T>
 void level_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread) {
   const Dim<T>& dim = *dims;
+  if (dim.haar) return haar_up(dims, bands, x, arena, spread);
   if (dim.is_line()) return lines_up(dim, bands, x, arena, spread);
   const int64_t items = dim.axis ? static_cast<int64_t>(dim.rows.sums.size()) : dim.size;
   spread(items, arena, [&](int64_t begin, int64_t end, Arena& own) {

@@ -34,8 +34,29 @@ struct Dim {
   const Axis* axis = nullptr;
   Border<T> border;
   Sums<T> line, rows;  // for a line of this dimension, or across lines of it
+  // Haar's pair along so many dimensions from here on, the last ones (haar.cpp); the product of their
+  // factors; and what lies past the end of this one if it is odd, by sample.
+  int haar = 0;
+  T haar_scale = 0;
+  bool past_caches = false;  // what is written here is too large to stay in them
+  struct Outside {
+    int64_t from;
+    T weight;
+  };
+  std::vector<Outside> outside;
   bool is_line() const { return axis && filtered == 1 && inner < kRun; }
   static constexpr int64_t kRun = 16;  // fewer neighbours than this: filter one line for each
+};
+
+constexpr int kMost = 64;  // bands of one level
+
+// The bands, each moved on by `offset`.
+template <class P>
+struct Moved {
+  P bands[kMost];
+  Moved(const P* from, int count, int64_t offset) {
+    for (int k = 0; k < count; ++k) bands[k] = from[k] + offset;
+  }
 };
 
 // Bands are in the order of band_keys: of the first filtered dimension, low before high.
@@ -52,6 +73,14 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
 
 // line_down of samples that already lie in e, where `place(before + i, phase)` says.
 template <class T>
-void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena, Spread spread);
+void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena);
+
+// Where `haar` is set (haar.cpp), which mark_haar does.
+template <class T>
+void haar_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Spread spread);
+template <class T>
+void haar_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread);
+template <class T>
+void mark_haar(std::vector<Dim<T>>& dims);
 
 }  // namespace rightfast

@@ -7,23 +7,56 @@
 namespace rightfast {
 namespace {
 
-constexpr int64_t kPiece = 1 << 14;  // samples of a long line in one piece of work
-
-// Calls f(first, count) for pieces of a line of n samples; pieces start at even samples.
-template <class F>
-void in_pieces(int64_t n, Arena& arena, Spread spread, const F& f) {
-  if (!spread.threads) return f(0, n);
-  spread((n + kPiece - 1) / kPiece, arena, [&](int64_t begin, int64_t end, Arena&) {
-    for (int64_t p = begin; p < end; ++p) f(p * kPiece, std::min(kPiece, n - p * kPiece));
-  });
-}
+// So many outputs at a time: what is read and written of one line stays in the first cache.
+template <class T>
+constexpr int64_t kOutputs = 4096 / sizeof(T);
 
 template <class T>
 void run_sum(const Sums<T>& sums, const T* const* rows, int64_t width, T* out0, T* out1,
              Arena& arena, Spread spread) {
-  in_pieces(width, arena, spread, [&](int64_t first, int64_t count) {
+  in_pieces(width, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     loops<T>().sum(sums.at(0, rows), out0, out1, first, first + count);
   });
+}
+
+// Both bands, from the even and odd samples of an extended line, each a run of `size`.
+template <class T>
+void sum_phases(const Dim<T>& dim, const T* e, int64_t size, int64_t count, T* low, T* high,
+                Arena& arena) {
+  Arena::Scope scope(arena);
+  const T** rows = arena.take<const T*>(dim.line.source.size());
+  for (size_t s = 0; s < dim.line.source.size(); ++s) rows[s] = e + place(dim.line.source[s], size);
+  loops<T>().sum(dim.line.at(0, rows), low, high, 0, count);
+}
+
+// Outputs o to o + count of a line.
+template <class T>
+void part_down(const Dim<T>& dim, const T* x, T* low, T* high, int64_t o, int64_t count,
+               Arena& arena) {
+  const Axis& axis = *dim.axis;
+  const int64_t before = axis.before, n = axis.n, whole = axis.phase();
+  const int64_t start = 2 * o, end = start + 2 * count + axis.taps() - 2;
+  const int64_t size = (count + axis.taps() / 2 - 1 + 15) / 16 * 16;  // phases at whole vectors
+  Arena::Scope scope(arena);
+  T* e = arena.take<T>(2 * size);
+  const int64_t first = std::max<int64_t>(0, start - before), last = std::min(n, end - before);
+  const int64_t at = first + before - start;
+  if (first < last)
+    loops<T>().split(x + first, last - first, e + place(at, size), e + place(at + 1, size));
+  if (start < before || end > before + n) {
+    const auto index = [&](int64_t p) { return p % whole * 2 + p / whole; };  // of `place`
+    const auto fill = [&](int64_t to, auto put) {
+      const int64_t j = index(to);
+      if (start <= j && j < end) put(e[place(j - start, size)]);
+    };
+    const auto& border = dim.border;
+    for (int64_t zero : border.zeros) fill(zero, [](T& to) { to = 0; });
+    for (const auto& c : border.copies)
+      fill(c.to, [&](T& to) { to = c.weight * x[index(c.from) - before]; });
+    for (const auto& c : border.added)
+      fill(c.to, [&](T& to) { to += c.weight * x[index(c.from) - before]; });
+  }
+  sum_phases(dim, e, size, count, low + o, high + o, arena);
 }
 
 }  // namespace
@@ -44,27 +77,20 @@ Border<T>::Border(const Axis& axis) {
 }
 
 template <class T>
-void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena, Spread spread) {
+void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena) {
   const int64_t size = dim.axis->phase();
   for (int64_t zero : dim.border.zeros) e[zero] = 0;
   for (const auto& c : dim.border.copies) e[c.to] = c.weight * e[c.from];
   for (const auto& c : dim.border.added) e[c.to] += c.weight * e[c.from];
-  Arena::Scope scope(arena);
-  const T** rows = arena.take<const T*>(dim.line.source.size());
-  for (size_t s = 0; s < dim.line.source.size(); ++s) rows[s] = e + place(dim.line.source[s], size);
-  run_sum(dim.line, rows, dim.axis->length, low, high, arena, spread);
+  sum_phases(dim, e, size, dim.axis->length, low, high, arena);
 }
 
 template <class T>
 void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread) {
-  const int64_t size = dim.axis->phase(), before = dim.axis->before;
-  Arena::Scope scope(arena);
-  T* e = arena.take<T>(2 * size);
-  T *even = e + place(before, size), *odd = e + place(before + 1, size);  // samples of x
-  in_pieces(dim.axis->n, arena, spread, [&](int64_t first, int64_t count) {
-    loops<T>().split(x + first, count, even + first / 2, odd + first / 2);
+  in_pieces(dim.axis->length, arena, spread, [&](int64_t first, int64_t count, Arena& own) {
+    for (int64_t o = first; o < first + count; o += kOutputs<T>)
+      part_down(dim, x, low, high, o, std::min(kOutputs<T>, first + count - o), own);
   });
-  line_down_from(dim, e, low, high, arena, spread);
 }
 
 template <class T>
@@ -93,7 +119,7 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
     rows[s] = m < half ? low + q0 - m : high + q0 - (m - half);
   }
   if (!fold && before % 2 == 0) {
-    in_pieces(n, arena, spread, [&](int64_t first, int64_t count) {
+    in_pieces(n, arena, spread, [&](int64_t first, int64_t count, Arena&) {
       loops<T>().sum_weave(dim.line.at(0, rows), x, first, first + count);
     });
     return;
@@ -104,7 +130,7 @@ void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
   for (const auto& c : dim.border.copies) e[c.from] += c.weight * e[c.to];
   for (const auto& c : dim.border.added) e[c.from] += c.weight * e[c.to];
   const T *even = base + place(before, size), *odd = base + place(before + 1, size);
-  in_pieces(n, arena, spread, [&](int64_t first, int64_t count) {
+  in_pieces(n, arena, spread, [&](int64_t first, int64_t count, Arena&) {
     loops<T>().weave(even + first / 2, odd + first / 2, count, x + first);
   });
 }
@@ -113,8 +139,8 @@ template struct Border<float>;
 template struct Border<double>;
 template void line_down(const Dim<float>&, const float*, float*, float*, Arena&, Spread);
 template void line_down(const Dim<double>&, const double*, double*, double*, Arena&, Spread);
-template void line_down_from(const Dim<float>&, float*, float*, float*, Arena&, Spread);
-template void line_down_from(const Dim<double>&, double*, double*, double*, Arena&, Spread);
+template void line_down_from(const Dim<float>&, float*, float*, float*, Arena&);
+template void line_down_from(const Dim<double>&, double*, double*, double*, Arena&);
 template void line_up(const Dim<float>&, const float*, const float*, float*, Arena&, Spread);
 template void line_up(const Dim<double>&, const double*, const double*, double*, Arena&, Spread);
 

@@ -6,6 +6,8 @@
 
 namespace rightfast {
 
+constexpr int kHaarAxes = 3;  // so many in one pass
+
 // Rows to sum with weights into two outputs: the first `only0` rows into the first output alone,
 // the next `only1` into the second alone, the last `both` into both.
 template <class T>
@@ -26,6 +28,13 @@ struct Loops {
   void (*sum_weave)(const Rows<T>& rows, T* x, int64_t begin, int64_t end);
   void (*split)(const T* x, int64_t n, T* even, T* odd);        // even and odd samples of x
   void (*weave)(const T* even, const T* odd, int64_t n, T* x);  // the inverse
+  // Haar over 1, 2 or 3 axes: the sums and differences of 2^(axes-1) rows of pairs, times `scale`,
+  // to 2^axes bands, and back; `count` times, by `step` on in each row and `band_step` in each band.
+  // The second ones write past the caches, but for the low band.
+  void (*haar_down[2][kHaarAxes])(const T* const* rows, int64_t step, int64_t count, int64_t pairs,
+                                  T* const* bands, int64_t band_step, T scale);
+  void (*haar_up[2][kHaarAxes])(const T* const* bands, int64_t band_step, int64_t count, int64_t pairs,
+                                T* const* rows, int64_t step, T scale);
 };
 
 // The widest that this processor has, or the one that `choose` named.

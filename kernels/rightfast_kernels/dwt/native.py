@@ -6,12 +6,14 @@
 A synthesis is the adjoint of an analysis by the reconstruction filters, so these two serve
 decomposition and reconstruction, and each is the gradient of the other. The operators
 ``rightfast::dwt_down`` and ``rightfast::dwt_up`` are differentiable any number of times, have
-shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes their lists.
+shapes for the compiler and a rule for vmap (native_rules.py); plan.h describes their plan.
 
 Where the extension was not built, `available` is False and nothing else here may be called.
 """
 
+import operator
 import os
+import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,10 +94,9 @@ def synthesis_axis(
 
 @dataclass(frozen=True)
 class Plan:
-    """The two lists that the operators take."""
+    """What the operators take, as plan.h describes it."""
 
-    ints: list[int]
-    taps: list[float]
+    text: str
 
 
 def make_plan(
@@ -111,12 +112,16 @@ def make_plan(
     """
     ints = [len(axes), len(lengths)]
     for a in axes:
-        ints += (a.dim, MODES.index(a.mode), a.before, len(a.lo))
+        ints += (a.dim, MODES.index(a.mode), a.before, len(a.lo), *_bits(a.lo), *_bits(a.hi))
     for level, bits in zip(lengths, present, strict=True):
         for pair in level:
             ints += pair
         ints.append(bits)
-    return Plan(ints, [tap for a in axes for tap in (*a.lo, *a.hi)])
+    return Plan(" ".join(map(str, ints)))
+
+
+def _bits(taps: Sequence[float]) -> tuple[int, ...]:
+    return struct.unpack(f"{len(taps)}q", struct.pack(f"{len(taps)}d", *taps))
 
 
 def takes(x: Tensor) -> bool:
@@ -167,13 +172,13 @@ def _written(out: Sequence[Tensor]) -> None:
 
 def recorded_down(x: Tensor, plan: Plan) -> list[Tensor]:
     """`down` as an operator that autograd and compilers see."""
-    found: list[Tensor] = torch.ops.rightfast.dwt_down(x, plan.ints, plan.taps)
+    found: list[Tensor] = torch.ops.rightfast.dwt_down(x, plan.text)
     return found
 
 
 def recorded_up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
     """`up` as an operator that autograd and compilers see."""
-    found: Tensor = torch.ops.rightfast.dwt_up(list(bands), plan.ints, plan.taps)
+    found: Tensor = torch.ops.rightfast.dwt_up(list(bands), plan.text)
     return found
 
 
@@ -192,29 +197,45 @@ def cpu(name: str = "") -> str:
 
 
 def _run(name: str, data: Any, plan: Plan, *out: Any) -> Any:
-    operator = _OPERATORS[name]
     if torch._C._len_torch_dispatch_stack():  # whoever looks on sees the operator
-        return operator(data, plan.ints, plan.taps, *out)
-    data = [_real(x) for x in data] if isinstance(data, list) else _real(data)
+        return _OPERATORS[name](data, plan.text, *out)
     # Straight to the kernel: the rules for autograd and vmap, in Python, cost more than it.
-    if not _profiler._is_profiler_enabled:
-        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
-    with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):  # else it has no name there
-        return operator.redispatch(_CPU, data, plan.ints, plan.taps, *out)
+    call = _DIRECT[name]
+    if _profiler._is_profiler_enabled:  # else it has no name there
+        with torch._C._profiler._RecordFunctionFast(f"rightfast::{name}"):
+            return call(_MARKED, _all_real(data), plan.text, *out)
+    try:
+        return call(_MARKED, data, plan.text, *out)
+    except RuntimeError:
+        real = _all_real(data)
+        if real is data:
+            raise
+        return call(_MARKED, real, plan.text, *out)
+
+
+def _all_real(data: Any) -> Any:
+    """``data``, itself if nothing has to be done."""
+    if isinstance(data, Tensor):
+        return _real(data)
+    real = [_real(x) for x in data]
+    return data if all(map(operator.is_, real, data)) else real
 
 
 def _real(x: Tensor) -> Tensor:
-    """``x`` with the values in memory that torch may only have noted: a negation, zeros."""
-    if x._is_zerotensor():
-        return torch.zeros(x.shape, dtype=x.dtype)
-    return x.resolve_neg()
+    """``x`` with its zeros in memory, where torch has only noted that all of it is zero."""
+    return torch.zeros(x.shape, dtype=x.dtype) if x._is_zerotensor() else x
 
 
-_CPU = torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
-
-
+# What torch may only have noted is a negation, which it carries out on the way, and zeros.
+_MARKED = (
+    torch._C.DispatchKeySet(torch._C.DispatchKey.CPU)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.Negative)
+    | torch._C.DispatchKeySet(torch._C.DispatchKey.ZeroTensor)
+)
 _OPERATORS: dict[str, Any] = {}
+_DIRECT: dict[str, Any] = {}  # what their `redispatch` calls
 if available:
     _names = ("dwt_down", "dwt_up", "dwt_down_into", "dwt_up_into")
     _OPERATORS = {name: getattr(torch.ops.rightfast, name).default for name in _names}
+    _DIRECT = {name: found._handle.redispatch_boxed for name, found in _OPERATORS.items()}
     register()

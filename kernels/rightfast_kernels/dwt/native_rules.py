@@ -20,12 +20,15 @@ def register() -> None:
         torch.library.register_fake(name, _fake_into)
 
 
-def _read(plan: Sequence[int]) -> tuple[list[int], list[list[int]], list[int]]:
+def _read(plan: str) -> tuple[list[int], list[list[int]], list[int]]:
     """(dimensions, for each level n and length of each axis in turn, bands that are there)."""
-    axes, depth = plan[0], plan[1]
-    dims = list(plan[2 : 2 + 4 * axes : 4])
-    start, step = 2 + 4 * axes, 2 * axes + 1
-    levels = [list(plan[start + i * step :][:step]) for i in range(depth)]
+    axes, depth, *rest = map(int, plan.split())
+    dims = []
+    for _ in range(axes):
+        dims.append(rest[0])
+        rest = rest[4 + 2 * rest[3] :]
+    step = 2 * axes + 1
+    levels = [rest[i * step :][:step] for i in range(depth)]
     return dims, [level[:-1] for level in levels], [level[-1] for level in levels]
 
 
@@ -36,7 +39,7 @@ def _shape(like: Sequence[int], dims: Sequence[int], sizes: Sequence[int]) -> li
     return shape
 
 
-def _fake_down(x: Tensor, plan: list[int], taps: list[float]) -> list[Tensor]:
+def _fake_down(x: Tensor, plan: str) -> list[Tensor]:
     dims, lengths, present = _read(plan)
     found = []
     for level in reversed(range(len(lengths))):
@@ -50,36 +53,36 @@ def _fake_down(x: Tensor, plan: list[int], taps: list[float]) -> list[Tensor]:
     return found
 
 
-def _fake_up(bands: list[Tensor], plan: list[int], taps: list[float]) -> Tensor:
+def _fake_up(bands: list[Tensor], plan: str) -> Tensor:
     dims, lengths, _ = _read(plan)
     return bands[0].new_empty(_shape(bands[0].shape, dims, lengths[0][0::2]))
 
 
-def _fake_into(data: Any, plan: list[int], taps: list[float], out: Any) -> None:
+def _fake_into(data: Any, plan: str, out: Any) -> None:
     pass
 
 
 def _keep(ctx: Any, inputs: Any, output: Any) -> None:
-    ctx.plan = inputs[1:]
+    ctx.plan = inputs[1]
 
 
 def _backward_down(ctx: Any, grads: list[Tensor]) -> Any:
     contiguous = [g.contiguous() for g in grads]
-    return torch.ops.rightfast.dwt_up(contiguous, *ctx.plan), None, None
+    return torch.ops.rightfast.dwt_up(contiguous, ctx.plan), None
 
 
 def _backward_up(ctx: Any, grad: Tensor) -> Any:
-    return torch.ops.rightfast.dwt_down(grad.contiguous(), *ctx.plan), None, None
+    return torch.ops.rightfast.dwt_down(grad.contiguous(), ctx.plan), None
 
 
-def _vmap_down(info: Any, in_dims: Any, x: Tensor, plan: Any, taps: Any) -> Any:
-    bands = torch.ops.rightfast.dwt_down(x.movedim(in_dims[0], 0).contiguous(), plan, taps)
+def _vmap_down(info: Any, in_dims: Any, x: Tensor, plan: str) -> Any:
+    bands = torch.ops.rightfast.dwt_down(x.movedim(in_dims[0], 0).contiguous(), plan)
     return bands, [0] * len(bands)
 
 
-def _vmap_up(info: Any, in_dims: Any, bands: Any, plan: Any, taps: Any) -> Any:
+def _vmap_up(info: Any, in_dims: Any, bands: Any, plan: str) -> Any:
     moved = [
         (b.expand(info.batch_size, *b.shape) if d is None else b.movedim(d, 0)).contiguous()
         for b, d in zip(bands, in_dims[0], strict=True)
     ]
-    return torch.ops.rightfast.dwt_up(moved, plan, taps), 0
+    return torch.ops.rightfast.dwt_up(moved, plan), 0

@@ -1,17 +1,18 @@
 // The operators, on the libtorch stable ABI:
 //
-//   rightfast::dwt_down(x, plan, taps) -> [low band, details of the deepest level, ..., the first]
-//   rightfast::dwt_up(bands, plan, taps) -> x      the adjoint of dwt_down for the same lists
-//   rightfast::dwt_down_into(x, plan, taps, out), dwt_up_into(bands, plan, taps, out)
+//   rightfast::dwt_down(x, plan) -> [low band, details of the deepest level, ..., the first]
+//   rightfast::dwt_up(bands, plan) -> x    the adjoint of dwt_down for the same plan
+//   rightfast::dwt_down_into(x, plan, out), dwt_up_into(bands, plan, out)
 //                                          the same into contiguous tensors that are there
 //   rightfast::dwt_cpu(name) -> name               which instruction set to use, see loops.h
 //
 // A synthesis is the adjoint of an analysis by the reconstruction filters, so that the two serve
-// all four: decomposition, reconstruction, and the gradients of both. plan.h has the lists.
+// all four: decomposition, reconstruction, and the gradients of both. plan.h has the plan.
 #include <torch/csrc/stable/library.h>
 #include <torch/csrc/stable/ops.h>
 #include <torch/csrc/stable/tensor.h>
 
+#include <algorithm>
 #include <string>
 #include <vector>
 
@@ -32,18 +33,16 @@ void check(const Tensor& t, ScalarType dtype, const char* what) {
 
 Ints shape_of(const Tensor& t) { return {t.sizes().begin(), t.sizes().end()}; }
 
-Tensor empty(const Ints& shape, ScalarType dtype) {
-  Ints strides(shape.size());
-  int64_t stride = 1;
-  for (size_t d = shape.size(); d-- > 0; stride *= shape[d]) strides[d] = stride;
+Tensor empty(const Shape& shape, ScalarType dtype) {
   const bool wide = dtype == ScalarType::Double;
   AtenTensorHandle made;
   TORCH_ERROR_CODE_CHECK(aoti_torch_empty_strided(
-      shape.size(), shape.data(), strides.data(),
+      shape.sizes.size(), shape.sizes.data(), shape.strides.data(),
       wide ? aoti_torch_dtype_float64() : aoti_torch_dtype_float32(),
       aoti_torch_device_type_cpu(), 0, &made));
   Tensor result(made);
-  ask_huge_pages(result.mutable_data_ptr(), result.numel() * (wide ? 8 : 4));
+  const size_t bytes = shape.elements * (wide ? 8 : 4);
+  if (bytes >= kWorthHuge) ask_huge_pages(result.mutable_data_ptr(), bytes);
   return result;
 }
 
@@ -56,30 +55,22 @@ bool is_wide(const Tensor& t, const char* what) {
 // The bands in order, as pointers; the low band, if there is one, apart from the details.
 template <class P, class Get>
 P split_off_low(bool has_low, const std::vector<Tensor>& bands, std::vector<P>& details, Get get) {
-  for (const Tensor& band : bands) details.push_back(get(band));
-  if (!has_low) return nullptr;
-  const P low = details.front();
-  details.erase(details.begin());
-  return low;
+  details.reserve(bands.size());
+  for (size_t i = has_low ? 1 : 0; i < bands.size(); ++i) details.push_back(get(bands[i]));
+  return has_low ? get(bands[0]) : nullptr;
 }
 
-// The shapes of the bands that are there, in order.
-template <class T>
-std::vector<Ints> band_shapes(const Plan<T>& plan) {
-  std::vector<Ints> shapes;
-  for (auto level = plan.levels.rbegin(); level != plan.levels.rend(); ++level)
-    for (int64_t k = level == plan.levels.rbegin() ? 0 : 1; k < plan.bands(); ++k)
-      if (level->has(k)) shapes.push_back(plan.band_shape(*level));
-  return shapes;
+bool is_like(const Tensor& t, const Shape& shape) {
+  const auto sizes = t.sizes();
+  return std::equal(sizes.begin(), sizes.end(), shape.sizes.begin(), shape.sizes.end());
 }
 
 template <class T>
 void check_bands(const Plan<T>& plan, const std::vector<Tensor>& bands, ScalarType dtype) {
-  const std::vector<Ints> shapes = band_shapes(plan);
-  STD_TORCH_CHECK(bands.size() == shapes.size(), "expected ", shapes.size(), " bands, got ",
-                  bands.size());
+  STD_TORCH_CHECK(bands.size() == plan.present.size(), "expected ", plan.present.size(),
+                  " bands, got ", bands.size());
   for (size_t i = 0; i < bands.size(); ++i) {
-    STD_TORCH_CHECK(shape_of(bands[i]) == shapes[i],
+    STD_TORCH_CHECK(is_like(bands[i], plan.present[i]),
                     "expected bands as planned, got another one at place ", i);
     check(bands[i], dtype, "the bands");
   }
@@ -87,15 +78,17 @@ void check_bands(const Plan<T>& plan, const std::vector<Tensor>& bands, ScalarTy
 
 // Fills `bands`, or makes them if there are none.
 template <class T>
-void down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
-          std::vector<Tensor>& bands) {
-  const auto kept = planned<T>(shape_of(x), list, taps, true);
+void down(const Tensor& x, const std::string& text, std::vector<Tensor>& bands) {
+  const auto kept = planned<T>(shape_of(x), text, true);
   const Plan<T>& plan = *kept;
-  STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
-  if (bands.empty())
-    for (const Ints& shape : band_shapes(plan)) bands.push_back(empty(shape, x.scalar_type()));
-  else
-    check_bands(plan, bands, x.scalar_type());
+  STD_TORCH_CHECK(is_like(x, plan.signal), "expected a signal as planned");
+  const ScalarType dtype = x.scalar_type();
+  if (bands.empty()) {
+    bands.reserve(plan.present.size());
+    for (const Shape& shape : plan.present) bands.push_back(empty(shape, dtype));
+  } else {
+    check_bands(plan, bands, dtype);
+  }
   if (x.numel() == 0) return;
   std::vector<T*> details;
   T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {
@@ -106,15 +99,14 @@ void down(const Tensor& x, const Ints& list, const std::vector<double>& taps,
 
 // Fills `x`, or makes it if it is null; returns it.
 template <class T>
-Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<double>& taps,
-          const Tensor* out) {
-  const auto kept = planned<T>(shape_of(bands[0]), list, taps, false);
+Tensor up(const std::vector<Tensor>& bands, const std::string& text, const Tensor* out) {
+  const auto kept = planned<T>(shape_of(bands[0]), text, false);
   const Plan<T>& plan = *kept;
   const ScalarType dtype = bands[0].scalar_type();
   check_bands(plan, bands, dtype);
-  const Tensor x = out ? *out : empty(plan.signal_shape(), dtype);
+  const Tensor x = out ? *out : empty(plan.signal, dtype);
   check(x, dtype, "the signal");
-  STD_TORCH_CHECK(shape_of(x) == plan.signal_shape(), "expected a signal as planned");
+  STD_TORCH_CHECK(is_like(x, plan.signal), "expected a signal as planned");
   if (x.numel() == 0) return x;
   std::vector<const T*> details;
   const T* low = split_off_low(plan.levels.back().has(0), bands, details, [](const Tensor& band) {
@@ -124,30 +116,29 @@ Tensor up(const std::vector<Tensor>& bands, const Ints& list, const std::vector<
   return x;
 }
 
-void dwt_down_into(Tensor x, Ints plan, std::vector<double> taps, std::vector<Tensor> out) {
+void dwt_down_into(Tensor x, std::string plan, std::vector<Tensor> out) {
   STD_TORCH_CHECK(!out.empty(), "expected tensors to fill");
-  is_wide(x, "the signal") ? down<double>(x, plan, taps, out) : down<float>(x, plan, taps, out);
+  is_wide(x, "the signal") ? down<double>(x, plan, out) : down<float>(x, plan, out);
 }
 
-std::vector<Tensor> dwt_down(Tensor x, Ints plan, std::vector<double> taps) {
+std::vector<Tensor> dwt_down(Tensor x, std::string plan) {
   std::vector<Tensor> made;
-  is_wide(x, "the signal") ? down<double>(x, plan, taps, made) : down<float>(x, plan, taps, made);
+  is_wide(x, "the signal") ? down<double>(x, plan, made) : down<float>(x, plan, made);
   return made;
 }
 
-Tensor up_any(const std::vector<Tensor>& bands, const Ints& plan, const std::vector<double>& taps,
-              const Tensor* out) {
+Tensor up_any(const std::vector<Tensor>& bands, const std::string& plan, const Tensor* out) {
   STD_TORCH_CHECK(!bands.empty(), "expected at least one band");
-  return is_wide(bands[0], "the bands") ? up<double>(bands, plan, taps, out)
-                                        : up<float>(bands, plan, taps, out);
+  return is_wide(bands[0], "the bands") ? up<double>(bands, plan, out)
+                                        : up<float>(bands, plan, out);
 }
 
-void dwt_up_into(std::vector<Tensor> bands, Ints plan, std::vector<double> taps, Tensor out) {
-  up_any(bands, plan, taps, &out);
+void dwt_up_into(std::vector<Tensor> bands, std::string plan, Tensor out) {
+  up_any(bands, plan, &out);
 }
 
-Tensor dwt_up(std::vector<Tensor> bands, Ints plan, std::vector<double> taps) {
-  return up_any(bands, plan, taps, nullptr);
+Tensor dwt_up(std::vector<Tensor> bands, std::string plan) {
+  return up_any(bands, plan, nullptr);
 }
 
 std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
@@ -156,10 +147,10 @@ std::string dwt_cpu(std::string name) { return choose(name.c_str()); }
 }  // namespace rightfast
 
 STABLE_TORCH_LIBRARY_FRAGMENT(rightfast, m) {
-  m.def("dwt_down(Tensor x, int[] plan, float[] taps) -> Tensor[]");
-  m.def("dwt_up(Tensor[] bands, int[] plan, float[] taps) -> Tensor");
-  m.def("dwt_down_into(Tensor x, int[] plan, float[] taps, Tensor(a!)[] out) -> ()");
-  m.def("dwt_up_into(Tensor[] bands, int[] plan, float[] taps, Tensor(a!) out) -> ()");
+  m.def("dwt_down(Tensor x, str plan) -> Tensor[]");
+  m.def("dwt_up(Tensor[] bands, str plan) -> Tensor");
+  m.def("dwt_down_into(Tensor x, str plan, Tensor(a!)[] out) -> ()");
+  m.def("dwt_up_into(Tensor[] bands, str plan, Tensor(a!) out) -> ()");
   m.def("dwt_cpu(str name) -> str");
 }
 

@@ -1,12 +1,14 @@
-// A whole transform, several levels over some axes, read from the two lists that an operator gets.
+// A whole transform, several levels over some axes, read from the text that an operator gets:
+// integers with blanks between them (a list of as many costs a microsecond or two a call),
 //
-//   plan   [axes d, levels, then for each axis: dimension (from the end,
-//          negative, ascending), mode, samples before, taps F; then for each level, the finest
-//          first: for each axis samples and coefficients; and which bands are there, as bits]
-//   taps   for each axis F low-pass, then F high-pass taps, in the order of tables.h
+//   axes d, levels; for each axis its dimension (from the end, negative, ascending), mode, samples
+//   before, taps F, then F low-pass and F high-pass taps in the order of tables.h, each as the bits
+//   of a float64; for each level, the finest first, samples and coefficients of each axis, and
+//   which bands are there, as bits
 #pragma once
 #include <cstdint>
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "level.h"
@@ -23,22 +25,26 @@ struct Level {
   bool has(int64_t band) const { return present >> band & 1; }
 };
 
+// A whole contiguous tensor.
+struct Shape {
+  std::vector<int64_t> sizes, strides;
+  int64_t elements;
+};
+
 template <class T>
 struct Plan {
-  int64_t axes, blocks;        // blocks: one for each index of the dimensions in front
-  std::vector<int64_t> front;  // those dimensions
+  int64_t axes, blocks;  // blocks: one for each index of the dimensions in front
   std::vector<Level<T>> levels;
+  Shape signal;
+  std::vector<Shape> present;  // of the bands that are there, in their order
   int64_t bands() const { return int64_t{1} << axes; }
-  std::vector<int64_t> signal_shape() const;
-  std::vector<int64_t> band_shape(const Level<T>& level) const;
 };
 
 // The plan for a signal, or for bands (`down` is false), of this shape; only plain dimensions are
 // read from it. The last few are kept: small transforms would spend most of their time on tables.
 template <class T>
 std::shared_ptr<const Plan<T>> planned(const std::vector<int64_t>& shape,
-                                       const std::vector<int64_t>& plan,
-                                       const std::vector<double>& taps, bool down);
+                                       const std::string& text, bool down);
 
 // x -> the low band and the details, as pointers to what is present, and back. Details come with
 // the deepest level first, in the order of their codes; `low` is null where there is none; what is

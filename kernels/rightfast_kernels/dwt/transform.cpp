@@ -40,11 +40,11 @@ class Block {
     for (size_t l = 0; l < depth_; ++l) {
       const Level<T>& level = plan_.levels[l];
       const bool deepest = l + 1 == depth_;
-      std::vector<T*> bands{deepest && low ? low + block * level.band_elements : lows_[l]};
+      T* bands[kMost] = {deepest && low ? low + block * level.band_elements : lows_[l]};
       size_t at = end -= present(level);
       for (int64_t k = 1; k < plan_.bands(); ++k)
-        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : spare());
-      level_down(level.dims.data(), x, bands.data(), arena_, spread);
+        bands[k] = level.has(k) ? details[at++] + block * level.band_elements : spare();
+      level_down(level.dims.data(), x, bands, arena_, spread);
       if (!deepest) x = fitted(level.bands, lows_[l], plan_.levels[l + 1].shape, l + 1);
     }
   }
@@ -56,11 +56,11 @@ class Block {
     if (low) low += block * last.band_elements;
     for (size_t l = depth_; l-- > 0;) {
       const Level<T>& level = plan_.levels[l];
-      std::vector<const T*> bands{low ? low : zeros()};
+      const T* bands[kMost] = {low ? low : zeros()};
       for (int64_t k = 1; k < plan_.bands(); ++k)
-        bands.push_back(level.has(k) ? details[at++] + block * level.band_elements : zeros());
+        bands[k] = level.has(k) ? details[at++] + block * level.band_elements : zeros();
       T* out = l ? signals_[l] : x + block * level.elements;
-      level_up(level.dims.data(), bands.data(), out, arena_, spread);
+      level_up(level.dims.data(), bands, out, arena_, spread);
       if (l) low = trimmed(level.shape, out, plan_.levels[l - 1].bands, l - 1);
     }
   }

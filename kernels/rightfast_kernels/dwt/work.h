@@ -81,4 +81,14 @@ struct Spread {
 
 constexpr Spread in_this_thread{false};
 
+// Calls f(first, count, arena) for pieces of a line of n samples; pieces start at even samples.
+template <class F>
+void in_pieces(int64_t n, Arena& arena, Spread spread, const F& f) {
+  constexpr int64_t kPiece = 1 << 14;  // samples of a long line in one piece of work
+  if (!spread.threads) return f(0, n, arena);
+  spread((n + kPiece - 1) / kPiece, arena, [&](int64_t begin, int64_t end, Arena& own) {
+    for (int64_t p = begin; p < end; ++p) f(p * kPiece, std::min(kPiece, n - p * kPiece), own);
+  });
+}
+
 }  // namespace rightfast

@@ -65,6 +65,11 @@ def note(name: str) -> None:
         _last.name = name
 
 
+def note_eager(name: str) -> None:
+    """The same where no compiler is tracing."""
+    _last.name = name
+
+
 def takes_kernel() -> bool:
     """Whether the native kernel may serve a call at all."""
     return native.available and _default != "torch"
@@ -168,6 +173,19 @@ class Native:
         if self.complex:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
         return run([b.contiguous() for b in bands], self.plan)
+
+    def recalled_down(self, x: Tensor) -> list[Tensor]:
+        """`down` of a real signal as a list, which may be changed."""
+        bands = native.down(x.contiguous(), self.plan)
+        return bands if self.sorted else [bands[i] for i in self.order]
+
+    def recalled_up(self, bands: Sequence[Tensor]) -> Tensor | None:
+        """`up` of bands of which only the first and the last were looked at: None if any of them
+        is not what this was made for. The kernel looks at each one's shape, dtype and memory."""
+        try:
+            return self.up(bands)
+        except RuntimeError:
+            return None
 
     def up_into(self, bands: Sequence[Tensor], out: Tensor) -> None:
         """`up` into a contiguous tensor of what the bands are computed in."""

@@ -14,10 +14,17 @@ from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes
 from rightfast.wavelets.lengths import check_level
 from rightfast.wavelets.out import check_out
-from rightfast.wavelets.recall import bands_of_plane, key_of, plane, recall
+from rightfast.wavelets.recall import (
+    bands_of_plane,
+    bands_of_space,
+    key_of,
+    plane,
+    recall,
+    space,
+)
 from rightfast.wavelets.reconstruct import reconstruct
 from rightfast.wavelets.single import check_bands, prepare, prepare_one
-from rightfast.wavelets.step import Axes, Bands
+from rightfast.wavelets.step import Axes, Bands, band_keys
 
 
 def wavedec(
@@ -44,9 +51,9 @@ def wavedec(
         ValueError: ``level`` below 0, and as `dwt`. Warns if ``level`` is above the maximum.
         TypeError: data that is not numeric, a level that is not an integer.
     """
-    key = None if out is not None else key_of("wavedec", [data], wavelet, mode, level, axis)
+    key = None if out is not None else key_of("wavedec", [data], wavelet, mode, (level, axis))
     if known := recall(key):
-        return list(known.down(data))
+        return known.recalled_down(data)
     x = as_tensor(data)
     low, details = _decomposed(x, prepare_one(wavelet, mode, axis, x.ndim), level, key, out)
     return [low, *(bands["d"] for bands in details)]
@@ -76,9 +83,9 @@ def waverec(
             neither as long as the details beside it nor one longer, and as `idwt`.
         TypeError: coefficients that are not numeric.
     """
-    key = None if out is not None else key_of("waverec", coeffs, wavelet, mode, axis)
-    if known := recall(key):
-        return known.up(coeffs)
+    key = None if out is not None else key_of("waverec", coeffs, wavelet, mode, (axis,))
+    if (known := recall(key)) and (found := known.recalled_up(coeffs)) is not None:
+        return found
     first, rest = _split(coeffs)
     for d in rest:
         if d is not None and not isinstance(d, (Tensor, np.ndarray)):
@@ -109,9 +116,9 @@ def wavedec2(
     not two axes.
     """
     usual = out is None and _usual(axes)
-    key = key_of("wavedec2", [data], wavelet, mode, level, *axes) if usual else None
+    key = key_of("wavedec2", [data], wavelet, mode, (level, *axes)) if usual else None
     if known := recall(key):
-        return bands_of_plane(known.down(data))
+        return bands_of_plane(known.recalled_down(data))
     x = as_tensor(data)
     if x.ndim < 2:
         raise ValueError(f"Expected input data to have at least 2 dimensions, got {x.ndim}.")
@@ -131,9 +138,9 @@ def waverec2(
     """The inverse of `wavedec2`; None stands for zeros. Arguments and errors as `waverec`."""
     flat = plane(coeffs)
     usual = out is None and _usual(axes)
-    key = key_of("waverec2", flat, wavelet, mode, *axes) if usual else None
-    if flat and (known := recall(key)):
-        return known.up(flat)
+    key = key_of("waverec2", flat, wavelet, mode, axes) if usual else None
+    if flat and (known := recall(key)) and (found := known.recalled_up(flat)) is not None:
+        return found
     first, rest = _split(coeffs)
     details: list[Bands] = []
     for d in rest:
@@ -164,13 +171,17 @@ def wavedecn(
     or one for each. Keys are those of `dwtn`, without "aa...a". Errors as `wavedec`, and
     ValueError for repeated axes.
     """
+    usual = out is None and (axes is None or (type(axes) is tuple and axes))
+    key = key_of("wavedecn", [data], wavelet, mode, (level, *(axes or ()))) if usual else None
+    if known := recall(key):
+        return bands_of_space(known.recalled_down(data), band_keys(len(axes or data.shape))[1:])
     x = as_tensor(data)
     if x.ndim < 1:
         raise ValueError("Expected at least 1D input data.")
     dims = check_axes(axes, x.ndim, "wavedecn")
     if not dims:
         raise ValueError("Expected at least one axis to transform, got none.")
-    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, out=out)
+    low, details = _decomposed(x, prepare(wavelet, mode, dims, x.ndim), level, key, out)
     return [low, *details]
 
 
@@ -197,6 +208,11 @@ def waverecn(
             are not one "a" or "d" for each axis.
         TypeError: coefficients that are not numeric.
     """
+    usual = out is None and (axes is None or (type(axes) is tuple and axes))
+    flat, keys = (usual and space(coeffs)) or (None, ())
+    key = key_of("waverecn", flat, wavelet, mode, axes or (), keys)
+    if flat and (known := recall(key)) and (found := known.recalled_up(flat)) is not None:
+        return found
     first, rest = _split(coeffs)
     for d in rest:
         if not isinstance(d, dict):
@@ -219,7 +235,7 @@ def waverecn(
             f"Expected detail keys of {len(dims)} characters with at least one 'd', got {wrong}."
         )
     axes = prepare(wavelet, mode, dims, ndim)
-    return reconstruct(low, details, axes, trim_first=False, out=out)
+    return reconstruct(low, details, axes, trim_first=False, key=key, out=out)
 
 
 def _usual(axes: Any) -> bool:

@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.compiler import is_compiling
 
 from rightfast.wavelets import backends
 from rightfast.wavelets.backends import Native
@@ -22,7 +23,6 @@ _MOST = 512
 _known: dict[Any, Native] = {}
 _DTYPES = (torch.float32, torch.float64)
 _MODES = frozenset(Modes.modes)
-_SIMPLE = (int, type(None))
 
 
 def plane(coeffs: Any) -> list[Any] | None:
@@ -37,47 +37,69 @@ def plane(coeffs: Any) -> list[Any] | None:
     return found
 
 
-def key_of(name: str, data: Any, wavelet: Any, mode: Any, *numbers: Any) -> Any:
-    """What to look a call up by; None if it needs derivatives, or more reading than this."""
+def space(coeffs: Any) -> tuple[list[Any], tuple[Any, ...]] | None:
+    """The bands of ``[cA, {key: band}, ...]`` in a row, and the keys of each level; None for any
+    other structure."""
+    if type(coeffs) is not list or not coeffs:
+        return None
+    found, keys = [coeffs[0]], []
+    for entry in coeffs[1:]:
+        if type(entry) is not dict:
+            return None
+        found += entry.values()
+        keys.append(tuple(entry))
+    return found, tuple(keys)
+
+
+def key_of(
+    name: str,
+    data: Any,
+    wavelet: Any,
+    mode: Any,
+    numbers: tuple[Any, ...] = (),
+    keys: tuple[Any, ...] = (),
+) -> Any:
+    """What to look a call up by; None if it needs derivatives, or more reading than this.
+
+    ``numbers``: levels and axes, as they came; ``keys``: of bands, which need no check, as what
+    is equal to a text is that text.
+    """
     if (
         type(data) is not list
-        or torch.compiler.is_compiling()
+        or not data
         or not (type(wavelet) is str or type(wavelet) is Wavelet)
         or type(mode) is not str
-        or mode not in _MODES
+        or mode not in _MODES  # an old name warns every time
+        or is_compiling()
         or not backends.takes_kernel()
-        or _watched()
-    ):
-        return None
-    recorded = torch.is_grad_enabled()
-    key: list[Any] = [name, wavelet, mode]
-    for number in numbers:  # 1.0 and True are equal to 1, but no axis and no level
-        if type(number) not in _SIMPLE:
-            return None
-        key.append(number)
-    for x in data:
-        if type(x) is not Tensor or x.dtype not in _DTYPES or not x.is_cpu or not is_dense(x):
-            return None
-        if recorded and x.requires_grad:
-            return None
-        key += (x.dtype, x.shape)
-    return tuple(key)
-
-
-def _watched() -> bool:
-    """Whether torch.func, forward mode or a tracer looks on."""
-    return (
-        torch._C._are_functorch_transforms_active()
+        or torch._C._are_functorch_transforms_active()
         or forward_ad._current_level >= 0
         or torch._C._get_tracing_state() is not None
-    )
+    ):
+        return None
+    for number in numbers:  # 1.0 and True are equal to 1, but no axis and no level
+        if type(number) is not int and number is not None:
+            return None
+    recorded = torch.is_grad_enabled()
+    for x in data:
+        if type(x) is not Tensor or (recorded and x.requires_grad):
+            return None
+    first, last = data[0], data[-1]  # the kernel checks the others, see `Native.recalled_up`
+    if not _suits(first) or not (last is first or _suits(last)):
+        return None
+    ends = (first.dtype, first.shape, last.dtype, last.shape)
+    return name, wavelet, mode, numbers, keys, len(data), ends
+
+
+def _suits(x: Tensor) -> bool:
+    return x.is_cpu and is_dense(x) and x.dtype in _DTYPES
 
 
 def recall(key: Any) -> Native | None:
     """The kernel that this call led to before, if any."""
     known = _known.get(key) if key else None
     if known:
-        backends.note("kernel")
+        backends.note_eager("kernel")
     return known
 
 
@@ -91,5 +113,12 @@ def remember(key: Any, kernel: Native) -> None:
 
 def bands_of_plane(flat: Sequence[Tensor]) -> list[Any]:
     """``[cA, (cH, cV, cD), ...]`` from bands in the order of their keys: aa, then ad, da, dd."""
-    details = zip(flat[2::3], flat[1::3], flat[3::3], strict=True)
-    return [flat[0], *details]
+    levels = range(1, len(flat), 3)
+    return [flat[0], *[(flat[i + 1], flat[i], flat[i + 2]) for i in levels]]
+
+
+def bands_of_space(flat: Sequence[Tensor], keys: Sequence[str]) -> list[Any]:
+    """``[cA, {key: band}, ...]`` from bands in the order of the ``keys`` of a level."""
+    step = len(keys)
+    levels = range(1, len(flat), step)
+    return [flat[0], *(dict(zip(keys, flat[i : i + step], strict=True)) for i in levels)]
