@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from torch import Tensor
+from rightfast.datasets.buffers import Block
 
 
 class Batch(list[Any]):
@@ -13,11 +13,9 @@ class Batch(list[Any]):
     copies the samples into another tensor.
     """
 
-    def __init__(
-        self, samples: Sequence[Any], stacked: Any, memory: Tensor, structure: Any
-    ) -> None:
+    def __init__(self, samples: Sequence[Any], stacked: Any, block: Block, structure: Any) -> None:
         super().__init__(samples)
-        self.stacked, self.memory, self.structure = stacked, memory, structure
+        self.stacked, self.block, self.structure = stacked, block, structure
 
     def __reduce__(self) -> Any:
         return list, (list(self),)  # without the whole behind the views

@@ -1,14 +1,13 @@
 """`SharedCache`: samples of a dataset in memory that all its workers share."""
 
 import mmap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from torch import Tensor
 from torch.utils.data import Dataset
 
 from rightfast.datasets import buffers, segment
@@ -17,7 +16,7 @@ from rightfast.datasets.dataset import SampleDataset, check_indices, wait
 from rightfast.datasets.room import capacity
 from rightfast.datasets.segment import Segment, fence
 from rightfast.datasets.structure import Structure
-from rightfast.datasets.table import CLOSED, SlotTable, table_bytes
+from rightfast.datasets.table import CLOSED, GENERATION, SlotTable, table_bytes
 
 _TOGETHER = 8 << 20  # bytes of samples that `warm` reads at once
 
@@ -89,26 +88,27 @@ class SharedCache(Dataset[Any]):
             else np.empty((self.capacity, leaf.nbytes), np.uint8)
             for offset, leaf in zip(self._offsets, self.structure.leaves, strict=True)
         ]
+        self._bytes = self._slots[0].reshape(-1).data  # of a sample that is a single tensor
 
     def __len__(self) -> int:
         return self._count
 
     def __getitem__(self, index: int) -> Any:
         table = self._used()
-        (index,) = check_indices([index], self._count)
-        memory = buffers.pool.take(self.structure.batch_bytes(1))
-        parts = self.structure.parts(memory, 1)
-        generation, slot = table.generation, int(table.slots[index])
-        if slot > 0 and not generation & 1:
+        if type(index) is not int or not 0 <= index < self._count:
+            (index,) = check_indices([index], self._count)
+        block = buffers.pool.take(self.structure.batch_bytes(1))
+        generation, slot = table.header[GENERATION], table.slots[index]
+        if slot > 0 and self.structure.single and not generation & 1:
             fence()
-            for rows, part in zip(self._slots, parts, strict=True):
-                part.numpy()[:] = rows[slot - 1]
+            first = (slot - 1) * self.structure.sample_bytes
+            block.view[:] = self._bytes[first : first + self.structure.sample_bytes]
             fence()
-            if table.generation == generation:
+            if table.header[GENERATION] == generation:
                 table.count_reads(1, 0)
-                return self.structure.sample(memory)
-        self._begin([index], self._rows(parts, 1))()
-        return self.structure.sample(memory)
+                return self.structure.sample(block)
+        self._begin([index], self.structure.parts(block.raw, 1))()
+        return self.structure.sample(block)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         if isinstance(indices, Ahead) and indices.owner is self:
@@ -117,22 +117,22 @@ class SharedCache(Dataset[Any]):
 
     def prefetch(self, indices: Sequence[int]) -> Ahead:
         """Start reading a batch. ``__getitems__`` of the result waits for it."""
-        self._used()
+        table = self._used()
         checked = check_indices(indices, self._count)
-        count = len(checked)
-        memory = buffers.batch_memory(self.structure.batch_bytes(count))
-        parts = self.structure.parts(memory, count)
-        done = self._begin(checked, self._rows(parts, count))
+        if all(table.slots[index] > 0 for index in checked):
+            return Ahead(indices, self, lambda: self._start_batch(checked)())  # nothing to wait for
+        return Ahead(indices, self, self._start_batch(checked))
+
+    def _start_batch(self, indices: list[int]) -> Callable[[], Batch]:
+        count = len(indices)
+        block = buffers.batch_memory(self.structure.batch_bytes(count))
+        done = self._begin(indices, self.structure.parts(block.raw, count))
 
         def finish() -> Batch:
             done()
-            return self.structure.batch(memory, count)
+            return self.structure.batch(block, count)
 
-        return Ahead(indices, self, finish)
-
-    def _rows(self, parts: list[Tensor], count: int) -> list[NDArray[np.uint8]]:
-        pairs = zip(parts, self.structure.leaves, strict=True)
-        return [part.numpy().reshape(count, leaf.nbytes) for part, leaf in pairs]
+        return finish
 
     def advise(self, indices: Sequence[int]) -> None:
         """Have the kernel read what is not here, if the dataset can say where it lies."""
@@ -143,12 +143,12 @@ class SharedCache(Dataset[Any]):
 
     def _begin(
         self, indices: list[int], rows: list[NDArray[np.uint8]], counted: bool = True
-    ) -> Any:
+    ) -> Callable[[], None]:
         """Hits into their rows, at once; what is returned does the rest."""
         table = self._used()
         missed = self._copy_hits(table, indices, rows)
         absent = [indices[place] for place in missed]
-        lines = [[memoryview(part[place]) for place in missed] for part in rows]
+        lines = [[part[place].data for place in missed] for part in rows]
         bytewise = self.dataset if isinstance(self.dataset, SampleDataset) else None
         reading = bytewise.start(absent, lines[0]) if bytewise and absent else []
 
@@ -171,21 +171,22 @@ class SharedCache(Dataset[Any]):
         generation = table.generation
         if generation & 1 or not self.capacity:
             return everything
-        slots = table.slots[indices]
+        view = table.slots
+        slots = [view[index] for index in indices]
         fence()
-        there = slots > 0
-        if there.all():
-            chosen = slots.astype(np.int64) - 1
+        missed = [place for place in everything if slots[place] <= 0]
+        if not missed and slots:
+            chosen = np.array(slots) - 1
             for held, part in zip(self._slots, rows, strict=True):
-                np.take(held, chosen, axis=0, out=part, mode="clip")
-        else:
-            for place in np.flatnonzero(there).tolist():
-                for held, part in zip(self._slots, rows, strict=True):
-                    part[place] = held[slots[place] - 1]
+                held.take(chosen, axis=0, out=part, mode="clip")
+        elif len(missed) < len(slots):
+            for place in everything:
+                if slots[place] > 0:
+                    for held, part in zip(self._slots, rows, strict=True):
+                        part[place] = held[slots[place] - 1]
         fence()
-        if table.generation != generation:
-            return everything  # cleared meanwhile: the slots may be another sample's by now
-        return np.flatnonzero(~there).tolist()
+        # Cleared meanwhile: the slots may be another sample's by now.
+        return missed if table.generation == generation else everything
 
     def _read_samples(self, indices: list[int], lines: list[list[memoryview]]) -> None:
         """From a dataset that gives samples, not bytes."""
@@ -194,7 +195,7 @@ class SharedCache(Dataset[Any]):
         for number, sample in enumerate(samples):
             found = self.structure.to_bytes(sample, indices[number])
             for line, part in zip(lines, found, strict=True):
-                line[number][:] = memoryview(part)
+                line[number][:] = part.data
 
     def _store(self, table: SlotTable, index: int, parts: list[memoryview]) -> None:
         with table.writing(index) as slot:
@@ -219,9 +220,8 @@ class SharedCache(Dataset[Any]):
         step = max(1, _TOGETHER // max(1, self.structure.sample_bytes))
         for start in range(0, len(checked), step):
             part = checked[start : start + step]
-            memory = buffers.pool.take(self.structure.batch_bytes(len(part)))
-            parts = self.structure.parts(memory, len(part))
-            self._begin(part, self._rows(parts, len(part)), counted=False)()
+            block = buffers.pool.take(self.structure.batch_bytes(len(part)))
+            self._begin(part, self.structure.parts(block.raw, len(part)), counted=False)()
         return self.info().filled
 
     def clear(self) -> None:
@@ -238,7 +238,7 @@ class SharedCache(Dataset[Any]):
         """Hits and misses of all processes, and what is there."""
         table = self._used()
         hits, misses = table.counts.sum(axis=0).tolist()
-        filled = int((table.slots > 0).sum())
+        filled = int((np.asarray(table.slots) > 0).sum())
         nbytes = filled * self.structure.sample_bytes
         return CacheInfo(hits, misses, filled, self.capacity, nbytes)
 
@@ -250,6 +250,7 @@ class SharedCache(Dataset[Any]):
                 table.header[CLOSED] = 1
                 self._discard(table)
         self._slots = []
+        self._bytes = memoryview(b"")
 
     def __enter__(self) -> "SharedCache":
         return self

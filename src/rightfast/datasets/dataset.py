@@ -67,9 +67,9 @@ class SampleDataset(Dataset[Tensor]):
     def __getitem__(self, index: int) -> Tensor:
         (index,) = check_indices([index], len(self))
         # Not a worker's shared memory: single samples are copied once more, when they are collated.
-        memory = buffers.pool.take(self.sample_bytes)
-        self._source.read([index], buffers.rows_of(memory, self.sample_bytes, 1))
-        return buffers.shaped(memory, self.sample_shape, self.dtype)
+        block = buffers.pool.take(self.sample_bytes)
+        self._source.read([index], [block.view])
+        return block.tensor(self.sample_shape, self.dtype)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         if isinstance(indices, Ahead) and indices.owner is self:
@@ -97,12 +97,12 @@ class SampleDataset(Dataset[Tensor]):
         """Start reading a batch. ``__getitems__`` of the result waits for it."""
         checked = check_indices(indices, len(self))
         count = len(checked)
-        memory = buffers.batch_memory(self.structure.batch_bytes(count))
-        reading = self.start(checked, buffers.rows_of(memory, self.sample_bytes, count))
+        block = buffers.batch_memory(self.structure.batch_bytes(count))
+        reading = self.start(checked, buffers.rows_of(block.view, self.sample_bytes, count))
 
         def finish() -> Batch:
             wait(reading)
-            return self.structure.batch(memory, count)
+            return self.structure.batch(block, count)
 
         return Ahead(indices, self, finish)
 

@@ -10,6 +10,7 @@ class Forgets(Protocol):
         """Called in the child, where the thread that forked is the only one."""
 
 
+process = os.getpid()  # without a system call
 _known: "weakref.WeakSet[Forgets]" = weakref.WeakSet()
 
 
@@ -19,6 +20,8 @@ def register(thing: Forgets) -> None:
 
 
 def _in_child() -> None:
+    global process
+    process = os.getpid()
     for thing in list(_known):
         thing.after_fork()
 

@@ -19,7 +19,7 @@ from rightfast.datasets import buffers
 from rightfast.datasets.batch import Batch
 from rightfast.datasets.cache import SharedCache
 from rightfast.datasets.dataset import SampleDataset
-from rightfast.datasets.ring import Ring, Sent, WorkerRing
+from rightfast.datasets.ring import Leased, Ring, Sent, WorkerRing
 
 AHEAD = 2  # batches, where this process reads them
 
@@ -32,11 +32,7 @@ def collate(samples: Any) -> Any:
     """
     if not isinstance(samples, Batch):
         return default_collate(samples)
-    ring = buffers.lent_from()
-    lease = ring.lease_of(samples.memory) if isinstance(ring, WorkerRing) else None
-    if lease is None:
-        return samples.stacked
-    return Sent(lease, samples, samples.structure)
+    return Sent(samples.block, samples) if isinstance(samples.block, Leased) else samples.stacked
 
 
 class ReadAhead(Sampler[list[int]]):

@@ -5,10 +5,10 @@ import weakref
 from typing import Any, ClassVar
 
 import numpy as np
-from torch import Tensor
+from numpy.typing import NDArray
 
 from rightfast.datasets.batch import Batch
-from rightfast.datasets.buffers import lend
+from rightfast.datasets.buffers import Block
 from rightfast.datasets.segment import Segment, fence
 from rightfast.datasets.structure import Structure
 
@@ -61,11 +61,11 @@ class Ring:
         self._held.discard(slot)
         self._lent[slot] = _FREE
 
-    def received(self, slot: int, nbytes: int) -> Tensor:
+    def received(self, slot: int, nbytes: int) -> Block:
         """In the parent: the bytes of a slot, which returns when nothing refers to them."""
         fence()
         self._held.add(slot)
-        return lend(self._memory(slot, nbytes), self.release, slot)
+        return Block(self._memory(slot, nbytes), lambda: self.release(slot))
 
     def reclaim(self) -> None:
         """Take back what dead workers had, and what they sent and nobody received."""
@@ -86,13 +86,16 @@ class Ring:
         self._start(state["segment"])
 
 
-class _Lease:
-    """A slot while a worker has it."""
+class Leased(Block):
+    """The memory of a slot while a worker has it."""
 
-    def __init__(self, ring: Ring, slot: int) -> None:
+    __slots__ = ("ring", "sent", "slot")
+
+    def __init__(self, ring: Ring, slot: int, raw: NDArray[np.uint8]) -> None:
+        super().__init__(raw, self._end)
         self.ring, self.slot, self.sent = ring, slot, False
 
-    def end(self) -> None:
+    def _end(self) -> None:
         if not self.sent:
             self.ring.release(self.slot)
 
@@ -102,32 +105,25 @@ class WorkerRing:
 
     def __init__(self, ring: Ring, worker: int) -> None:
         self.ring, self.worker = ring, worker
-        self._leases: dict[int, _Lease] = {}  # by address
 
-    def take(self, nbytes: int) -> Tensor | None:
+    def take(self, nbytes: int) -> Block | None:
         slot = self.ring.claim(self.worker) if 0 < nbytes <= self.ring.slot_bytes else None
         if slot is None:
             return None
-        lease = _Lease(self.ring, slot)
-        memory = lend(self.ring._memory(slot, nbytes), lease.end)
-        self._leases[memory.data_ptr()] = lease  # the slot's one: those before it have ended
-        return memory
-
-    def lease_of(self, memory: Tensor) -> _Lease | None:
-        return self._leases.get(memory.data_ptr()) if memory.numel() else None
+        return Leased(self.ring, slot, self.ring._memory(slot, nbytes))
 
 
 class Sent:
     """A batch on its way to the parent, where it arrives as the stacked tensors."""
 
-    def __init__(self, lease: _Lease, batch: Batch, structure: Structure) -> None:
-        self._lease, self._memory, self._count = lease, batch.memory, len(batch)
-        self._structure = structure
+    def __init__(self, leased: Leased, batch: Batch) -> None:
+        self._leased, self._batch = leased, batch
 
     def __reduce__(self) -> Any:
-        self._lease.sent = True
-        size, name = self._memory.numel(), self._lease.ring.segment.name
-        return _received, (name, self._lease.slot, size, self._count, self._structure)
+        leased, batch = self._leased, self._batch
+        leased.sent = True
+        name, size = leased.ring.segment.name, leased.raw.nbytes
+        return _received, (name, leased.slot, size, len(batch), batch.structure)
 
 
 def _received(name: str, slot: int, size: int, count: int, structure: Structure) -> Any:

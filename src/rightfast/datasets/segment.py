@@ -3,12 +3,13 @@
 import errno
 import mmap
 import os
+import platform
 import shutil
 import threading
 import uuid
 import weakref
 from multiprocessing.reduction import DupFd
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -59,6 +60,11 @@ class Segment:
     def array(self, offset: int, count: int, dtype: Any) -> NDArray[Any]:
         """``count`` elements from byte ``offset`` on, which all processes see."""
         return np.frombuffer(self.memory, dtype, count, offset)
+
+    def view(self, offset: int, count: int, code: Literal["i", "q"]) -> memoryview:
+        """`array` for single elements: quicker to read, of 4 bytes ("i") or 8 ("q")."""
+        end = offset + (4 if code == "i" else 8) * count
+        return memoryview(self.memory)[offset:end].cast(code)
 
     def commit(self, offset: int, nbytes: int) -> None:
         """Have the system set these bytes aside. Raises OSError (ENOSPC) where there is no room."""
@@ -132,15 +138,18 @@ def readable(nbytes: float) -> str:
     return f"{nbytes:.4g} TiB"
 
 
+# x86 keeps the order of stores, and of loads, by itself.
+_ORDERED = platform.machine() in ("x86_64", "AMD64")
 _first, _second = threading.Lock(), threading.Lock()
 
 
 def fence() -> None:
     """Stores before this are seen by other processors before stores after it; loads likewise.
 
-    Two locks that no other thread has: a release is not reordered with the acquire that follows.
+    By two locks: a release is not reordered with the acquire that follows it.
     """
-    with _first:
-        pass
-    with _second:
-        pass
+    if not _ORDERED:
+        with _first:
+            pass
+        with _second:
+            pass

@@ -2,13 +2,16 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from rightfast.datasets.batch import Batch
-from rightfast.datasets.buffers import shaped
+from rightfast.datasets.buffers import Block
 from rightfast.datasets.trees import Node, flatten, unflatten
 from rightfast.datasets.writing import bytes_of
 
@@ -24,8 +27,9 @@ class Leaf:
     dtype: torch.dtype
     number: bool
 
-    @property
+    @cached_property
     def nbytes(self) -> int:
+        """Bytes of one."""
         return int(torch.Size(self.shape).numel()) * self.dtype.itemsize
 
 
@@ -47,55 +51,69 @@ class Structure:
         parts, tree = flatten(sample)
         return cls(tuple(_leaf(part) for part in parts), tree)
 
-    @property
+    @cached_property
     def sample_bytes(self) -> int:
         """Bytes of the tensors and numbers of one sample."""
         return sum(leaf.nbytes for leaf in self.leaves)
 
+    @cached_property
+    def single(self) -> Leaf | None:
+        """The only leaf of a sample that is a tensor."""
+        return None if self.tree is not None or self.leaves[0].number else self.leaves[0]
+
     def batch_bytes(self, count: int) -> int:
         """Bytes of a batch, each leaf of it together and aligned."""
-        return self._places(count)[-1]
+        return count * self.sample_bytes if self.single else self._bounds(count)[-1][1]
 
-    def _places(self, count: int) -> list[int]:
-        places = [0]
+    def _bounds(self, count: int) -> list[tuple[int, int]]:
+        """Where the bytes of each leaf start and end; then where all end."""
+        bounds, start = [], 0
         for leaf in self.leaves:
-            places.append(places[-1] + -(-leaf.nbytes * count // _ALIGNED) * _ALIGNED)
-        return places
+            bounds.append((start, start + leaf.nbytes * count))
+            start += -(-leaf.nbytes * count // _ALIGNED) * _ALIGNED
+        return [*bounds, (start, start)]
 
-    def parts(self, memory: Tensor, count: int) -> list[Tensor]:
-        """The flat bytes of each leaf in those of a batch."""
-        starts = self._places(count)
+    def parts(self, raw: NDArray[np.uint8], count: int) -> list[NDArray[np.uint8]]:
+        """Of each leaf, a row of bytes for each sample, in the bytes of a batch."""
+        if self.single:
+            return [raw.reshape(count, self.sample_bytes)]
         return [
-            memory[start : start + leaf.nbytes * count]
-            for start, leaf in zip(starts[:-1], self.leaves, strict=True)
+            raw[start:end].reshape(count, leaf.nbytes)
+            for (start, end), leaf in zip(self._bounds(count)[:-1], self.leaves, strict=True)
         ]
 
-    def stacked(self, memory: Tensor, count: int) -> Any:
+    def stacked(self, block: Block, count: int) -> Any:
         """A batch, whose leaves are tensors with ``count`` as their first axis."""
-        parts = zip(self.parts(memory, count), self.leaves, strict=True)
-        return self._join([shaped(part, (count, *leaf.shape), leaf.dtype) for part, leaf in parts])
-
-    def batch(self, memory: Tensor, count: int) -> Batch:
-        """A batch with its samples, which are views of it."""
-        stacked = self.stacked(memory, count)
-        columns = [tensor.unbind(0) for tensor in flatten(stacked)[0]]
-        if len(columns) == 1 and isinstance(stacked, Tensor) and not self.leaves[0].number:
-            return Batch(columns[0], stacked, memory, self)
-        return Batch(
-            [self._sample(row) for row in zip(*columns, strict=True)], stacked, memory, self
+        if leaf := self.single:
+            return block.tensor((count, *leaf.shape), leaf.dtype)
+        flat = block.tensor((len(block.raw),), torch.uint8)
+        pairs = zip(self._bounds(count)[:-1], self.leaves, strict=True)
+        return unflatten(
+            [
+                flat[start:end].view(leaf.dtype).view(count, *leaf.shape)
+                for (start, end), leaf in pairs
+            ],
+            self.tree,
         )
 
-    def sample(self, memory: Tensor) -> Any:
+    def batch(self, block: Block, count: int) -> Batch:
+        """A batch with its samples, which are views of it."""
+        stacked = self.stacked(block, count)
+        if self.single:
+            return Batch(stacked.unbind(0), stacked, block, self)
+        columns = [tensor.unbind(0) for tensor in flatten(stacked)[0]]
+        samples = [self._sample(row) for row in zip(*columns, strict=True)]
+        return Batch(samples, stacked, block, self)
+
+    def sample(self, block: Block) -> Any:
         """A batch of one, without its first axis."""
-        parts = zip(self.parts(memory, 1), self.leaves, strict=True)
-        return self._sample([shaped(part, leaf.shape, leaf.dtype) for part, leaf in parts])
+        if leaf := self.single:
+            return block.tensor(leaf.shape, leaf.dtype)
+        return self._sample([tensor[0] for tensor in flatten(self.stacked(block, 1))[0]])
 
     def _sample(self, tensors: Sequence[Tensor]) -> Any:
         pairs = zip(tensors, self.leaves, strict=True)
-        return self._join([tensor.item() if leaf.number else tensor for tensor, leaf in pairs])
-
-    def _join(self, parts: list[Any]) -> Any:
-        return unflatten(parts, self.tree)
+        return unflatten([t.item() if leaf.number else t for t, leaf in pairs], self.tree)
 
     def to_bytes(self, sample: Any, index: int) -> list[Any]:
         """The bytes of each leaf. Raises ValueError for a sample of another structure."""
@@ -116,7 +134,7 @@ class Structure:
         names = [
             str(leaf.dtype) if leaf.number else f"{leaf.shape} {leaf.dtype}" for leaf in self.leaves
         ]
-        return str(self._join(names)).replace("'", "").replace("torch.", "")
+        return str(unflatten(names, self.tree)).replace("'", "").replace("torch.", "")
 
 
 def _leaf(part: Any) -> Leaf:

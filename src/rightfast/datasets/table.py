@@ -39,9 +39,10 @@ class SlotTable:
 
     def __init__(self, segment: Segment, count: int, capacity: int) -> None:
         self.segment, self.count, self.capacity = segment, count, capacity
-        self.header = segment.array(0, WORDS, np.int64)
+        self.header = segment.view(0, WORDS, "q")
         self.counts = segment.array(8 * WORDS, 2 * ROWS, np.int64).reshape(ROWS, 2)
-        self.slots = segment.array(8 * WORDS + 16 * ROWS, count, np.int32)
+        self._counts = segment.view(8 * WORDS, 2 * ROWS, "q")
+        self.slots = segment.view(8 * WORDS + 16 * ROWS, count, "i")
         self._row: int | None = None
         forks.register(self)
 
@@ -51,12 +52,12 @@ class SlotTable:
     @property
     def generation(self) -> int:
         """Changes with every `cleared`; odd while one goes on."""
-        return int(self.header[GENERATION])
+        return self.header[GENERATION]
 
     @property
     def full(self) -> bool:
         """Whether all slots are taken."""
-        return int(self.header[USED]) >= self.capacity
+        return self.header[USED] >= self.capacity
 
     @property
     def closed(self) -> bool:
@@ -86,14 +87,14 @@ class SlotTable:
                 self._release(_SAMPLES + index)
 
     def _reserve(self, index: int) -> int | None:
-        known = int(self.slots[index])  # again, now that no other process writes it
+        known = self.slots[index]  # again, now that no other process writes it
         if known > 0 or self.generation & 1 or self.closed:
             return None
         if known < 0:
             return -known - 1
         self._acquire(_NUMBERS, wait=True)
         try:
-            slot = int(self.header[USED])
+            slot = self.header[USED]
             if self.full:
                 return None
             self.header[USED] = slot + 1
@@ -111,7 +112,7 @@ class SlotTable:
                 # Odd already: who cleared before died of it.
                 self.header[GENERATION] += 2 if self.generation & 1 else 1
                 fence()
-                self.slots[:] = 0
+                np.asarray(self.slots)[:] = 0
                 self.header[USED] = 0
                 yield
                 fence()
@@ -124,9 +125,8 @@ class SlotTable:
         if self._row is None:
             self._row = self._counting_row()
         with self.segment.lock:
-            row = self.counts[self._row]
-            row[0] += hits
-            row[1] += misses
+            self._counts[2 * self._row] += hits
+            self._counts[2 * self._row + 1] += misses
 
     def _counting_row(self) -> int:
         """A row that no living process counts in; it goes on with the numbers that are there."""
