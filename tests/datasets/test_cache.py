@@ -248,9 +248,7 @@ def test_samples_of_several_parts(make):
         assert repr(list(batch)) == repr([source[i] for i in (7, 0, 3)])
         wanted = torch.utils.data.default_collate([source[i] for i in (7, 0, 3)])
         assert leaves(batch.stacked) == leaves(wanted)
-        assert type(batch.stacked) is (
-            type(source[0]) if type(source[0]) is not int else torch.Tensor
-        )
+        assert type(batch.stacked) is (torch.Tensor if source[0] == 0 else type(source[0]))
     loaded = zip(datasets.Loader(cache, 4), torch.utils.data.DataLoader(source, 4), strict=True)
     assert all(leaves(a) == leaves(b) for a, b in loaded)
 
@@ -320,8 +318,7 @@ def test_a_slot_whose_writer_died_is_used_again(dataset):
     cache = SharedCache(dataset, bytes=2 * numbers()[0].nbytes)
     writing = cache._table.writing(5)
     assert writing.__enter__() == 0
-    with pytest.raises(KeyError):  # as if the process had ended here
-        writing.__exit__(KeyError, KeyError(), None)
+    assert not writing.__exit__(KeyError, KeyError(), None)  # as if the process had ended here
     assert cache.info().filled == 0
     with cache._table.writing(5) as slot:
         assert slot == 0
@@ -336,8 +333,7 @@ def test_a_clear_that_died_half_way(dataset):
     cache.warm()
     clearing = cache._table.cleared()
     clearing.__enter__()
-    with pytest.raises(KeyError):
-        clearing.__exit__(KeyError, KeyError(), None)
+    assert not clearing.__exit__(KeyError, KeyError(), None)
     assert same(cache.__getitems__(range(COUNT)).stacked, samples)  # as misses
     assert cache.info().filled == 0
     cache.clear()

@@ -225,8 +225,7 @@ def test_a_killed_worker_leaves_the_cache_to_the_others(dataset):
     next(iterator)
     os.kill(iterator._workers[1].pid, signal.SIGKILL)
     with pytest.raises(RuntimeError, match="exited unexpectedly"):
-        for _ in range(50):
-            next(iterator)
+        list(iterator)
     assert same(torch.cat(list(Loader(cache, 2, num_workers=2))), samples)
 
 
@@ -269,9 +268,8 @@ print("after", cache.info().filled)
 
 def test_a_memory_file_system_that_fills_up(tmp_path):
     """A real one, of 8 MiB, in a namespace of its own."""
-    script = (
-        f'mount -t tmpfs -o size=8m none {tmp_path} && exec {sys.executable} -c "$0" {tmp_path}'
-    )
+    mount = f"mount -t tmpfs -o size=8m none {tmp_path}"
+    script = f'{mount} && exec {sys.executable} -c "$0" {tmp_path}'
     command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", script, FULL]
     try:
         probe = subprocess.run([*command[:4], "true"], capture_output=True, timeout=30)

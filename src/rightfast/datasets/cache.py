@@ -150,11 +150,11 @@ class SharedCache(Dataset[Any]):
         absent = [indices[place] for place in missed]
         lines = [[part[place].data for place in missed] for part in rows]
         bytewise = self.dataset if isinstance(self.dataset, SampleDataset) else None
-        reading = bytewise.start(absent, lines[0]) if bytewise and absent else []
+        reading = bytewise.start(absent, lines[0]) if bytewise is not None and absent else []
 
         def done() -> None:
             wait(reading)
-            if absent and not bytewise:
+            if absent and bytewise is None:
                 self._read_samples(absent, lines)
             for number, index in enumerate(absent):
                 self._store(table, index, [line[number] for line in lines])

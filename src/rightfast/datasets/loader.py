@@ -113,7 +113,7 @@ class Loader(DataLoader[Any]):
                 "it decides, got some of these too"
             )
         depth = _depth(read_ahead, num_workers)
-        start = _starter(dataset, num_workers)
+        start = _starter(dataset, num_workers) if depth or not num_workers else None
         self._rings: list[tuple[Ring, Any]] = []
         self._user_init = worker_init_fn
         super().__init__(
