@@ -1,7 +1,8 @@
 """Batches of `rightfast.datasets`: out of a full cache, and out of files that the system holds.
 
-Each case fetches one batch of the samples that a permutation names, and every value of it is compared with
-what was written; ``copy`` is the same by `torch.index_select`, into memory that the C library gives. Epochs, and cold files, take longer than a case may: `perf/check_datasets.py`.
+Each case fetches one batch of the samples that a permutation names, and every value of it is
+compared with what was written; ``copy`` is the same by `torch.index_select`, into memory that the C
+library gives. Epochs, and cold files, take longer than a case may: `perf/check_datasets.py`.
 """
 
 import functools
