@@ -1,10 +1,11 @@
 """What a first epoch costs per format, and later ones with a share of the samples cached.
 
     python perf/check_datasets.py [--folder DIR] [--rounds 4] [--samples 1024] [--only cold,cached]
+        [--figures FOLDER]
 
 Prints Markdown: the cold epochs, the cached epochs, sweeps over sizes, batches and workers, and
 the targets with what was reached. DIR must be on a device, not tmpfs; it needs nine times the
-samples (2.3 GiB), and is emptied at the end.
+samples (2.3 GiB) for as long as this runs.
 
 A cold epoch opens the dataset, starts the workers and reads every sample once, after `make_cold`
 has synchronised and dropped all files of it and `mincore` has found no page of them in memory.
@@ -20,9 +21,9 @@ import math
 import os
 import platform
 import random
-import shutil
 import statistics
 import sys
+import tempfile
 import time
 import warnings
 from pathlib import Path
@@ -46,6 +47,7 @@ from rightfast.datasets import SharedCache
 
 BATCH = 32
 COLUMNS = [(False, 0), (True, 0), (False, 4), (True, 4)]  # shuffled, workers
+CACHED = [(8, 0), (32, 0), (32, 4)]  # batch, workers
 FRACTIONS = [0, 0.25, 0.5, 0.75, 1]
 
 
@@ -66,7 +68,7 @@ def cold(case, *arguments):
 
 
 def table(title, head, rows, seconds):
-    print(f"### {title}\n")
+    print(f"## {title}\n")
     print("| | " + " | ".join(head) + " |")
     print("|---|" + "---|" * len(head))
     for name, keys in rows:
@@ -106,7 +108,7 @@ def cold_epochs(made, samples, rounds):
     seconds = measure(cells, rounds)
     names = list(dict.fromkeys(key[0] for key in cells))
     rows = [(name, [(name, *column) for column in COLUMNS]) for name in names]
-    head = [f"{'shuffled' if s else 'sequential'}, {w} workers" for s, w in COLUMNS]
+    head = [heading(*column) for column in COLUMNS]
     table(f"Cold: the first epoch, ms, batches of {BATCH}", head, rows, seconds)
     return seconds
 
@@ -114,11 +116,10 @@ def cold_epochs(made, samples, rounds):
 def cached_epochs(made, samples, rounds):
     """Shuffled epochs after the one that filled the cache; what is not cached is cold."""
     case = next(case for case in made if case.name == "npy")
-    columns = [(8, 0), (32, 0), (32, 4)]
     cells, caches = {}, []
     order = order_of(samples, True)
     for fraction in FRACTIONS:
-        for batch, workers in columns:
+        for batch, workers in CACHED:
             cache = SharedCache(case.open(), fraction=fraction)
             caches.append(cache)
             verified(case, samples, order, batch, workers, cache)  # fills it
@@ -141,8 +142,8 @@ def cached_epochs(made, samples, rounds):
         assert hit.filled == hit.capacity
         cache.close()
     names = list(dict.fromkeys(key[0] for key in cells))
-    rows = [(name, [(name, *column) for column in columns]) for name in names]
-    head = [f"batches of {batch}, {workers} workers" for batch, workers in columns]
+    rows = [(name, [(name, *column) for column in CACHED]) for name in names]
+    head = [f"batches of {batch}, {workers} workers" for batch, workers in CACHED]
     table("Cached: later epochs, shuffled, ms; the rest is read cold", head, rows, seconds)
     return seconds
 
@@ -189,9 +190,26 @@ def sweeps(folder, rounds):
     table("Sizes of batches: 64 MiB of 256 KiB, npy, shuffled, ms", kinds, listed, seconds)
 
 
+def draw(folder, cold_seconds, cached_seconds):
+    """Bars of both tables, and their links."""
+    from datasets_figures import bars
+
+    folder.mkdir(parents=True, exist_ok=True)
+    named = [(column, heading(*column)) for column in COLUMNS]
+    bars(folder / "datasets-cold.svg", "Cold: the first epoch", cold_seconds, named)
+    named = [(c, f"batches of {c[0]}, {c[1]} workers") for c in CACHED]
+    bars(folder / "datasets-cached.svg", "Cached: later epochs", cached_seconds, named)
+    print("![Bars: a cold epoch of each format](datasets-cold.svg)\n")
+    print("![Bars: an epoch with a share of the samples cached](datasets-cached.svg)\n")
+
+
+def heading(shuffled, workers):
+    return f"{'shuffled' if shuffled else 'sequential'}, {workers} workers"
+
+
 def targets(cold_seconds, cached_seconds, hit):
     """What was aimed at, in ratios of medians of this run."""
-    print("### Targets\n\n| | target | reached | |\n|---|---|---|---|")
+    print("## Targets\n\n| | target | reached | |\n|---|---|---|---|")
 
     def line(name, limit, value):
         print(f"| {name} | {limit:.2f} | {value:.2f} | {'met' if value <= limit else 'missed'} |")
@@ -213,9 +231,8 @@ def targets(cold_seconds, cached_seconds, hit):
         for name in ("safetensors", "npy", "HDF5"):
             for column in COLUMNS:
                 if (f"peer: {name}", *column) in got:
-                    where = f"{'shuffled' if column[0] else 'sequential'}, {column[1]} workers"
                     ratio = got[(name, *column)] / got[(f"peer: {name}", *column)]
-                    line(f"{name} / peer's, {where}", 1, ratio)
+                    line(f"{name} / peer's, {heading(*column)}", 1, ratio)
         peer = [name for name in dict.fromkeys(k[0] for k in got) if name.startswith("peer")]
         if peer:
             line("shuffled, best / peer's best", 1 / 1.5, best(our, True, 0) / best(peer, True, 0))
@@ -239,22 +256,22 @@ def main():
     parser.add_argument("--folder", type=Path, default=Path(".rightfast/datasets"))
     parser.add_argument("--samples", type=int, default=1024)
     parser.add_argument("--rounds", type=int, default=4)
+    parser.add_argument("--figures", type=Path, help="folder for two figures (SVG)")
     parser.add_argument("--only", default="cold,cached,sweeps", help="parts, by comma")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*worker processes.*")
     parts = set(chosen.only.split(","))
-    chosen.folder.mkdir(parents=True)
-    try:
-        report(chosen.folder, make_samples(chosen.samples, (1, 256, 256)), parts, chosen.rounds)
-    finally:
-        shutil.rmtree(chosen.folder)
+    chosen.folder.mkdir(parents=True, exist_ok=True)
+    samples = make_samples(chosen.samples, (1, 256, 256))
+    with tempfile.TemporaryDirectory(dir=chosen.folder) as folder:
+        report(Path(folder), samples, parts, chosen.rounds, chosen.figures)
 
 
-def report(folder, samples, parts, rounds):
+def report(folder, samples, parts, rounds, figures):
     start = time.perf_counter()
     size = len(samples) * math.prod(samples.shape[1:]) * 4 >> 20
     cores = len(os.sched_getaffinity(0))
-    print("## Datasets: cold and cached epochs\n\n```console")
+    print("# Datasets: cold and cached epochs\n\n```console")
     print("$ python perf/check_datasets.py " + " ".join(sys.argv[1:]) + "\n```\n")
     print(
         f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {cores} cores, Linux "
@@ -265,6 +282,8 @@ def report(folder, samples, parts, rounds):
     made = cases(folder, samples)
     cold_seconds = cold_epochs(made, samples, rounds) if "cold" in parts else {}
     cached_seconds = cached_epochs(made, samples, rounds) if "cached" in parts else {}
+    if figures:
+        draw(figures, cold_seconds, cached_seconds)
     if "sweeps" in parts:
         sweeps(folder, max(2, rounds // 2))
     targets(cold_seconds, cached_seconds, hit_cost(samples, rounds))
