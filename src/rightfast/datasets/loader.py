@@ -102,18 +102,15 @@ class Loader(DataLoader[Any]):
                 "torch.utils.data.DataLoader, or change the batches after the loader"
             )
         if batch_sampler is None:
-            if sampler is None:
-                sampler = _sampler(dataset, shuffle, generator)
-            elif shuffle:
-                raise ValueError("expected either sampler= or shuffle=True, got both")
-            batch_sampler = BatchSampler(sampler, batch_size, drop_last)
+            chosen = _sampler(dataset, shuffle, sampler, generator)
+            batch_sampler = BatchSampler(chosen, batch_size, drop_last)
         elif batch_size != 1 or shuffle or sampler is not None or drop_last:
             raise ValueError(
                 "expected batch_sampler= without batch_size, shuffle, sampler and drop_last, which "
                 "it decides, got some of these too"
             )
         depth = _depth(read_ahead, num_workers)
-        start = _starter(dataset, num_workers) if depth or not num_workers else None
+        start = _starter(dataset, num_workers, depth)
         self._rings: list[tuple[Ring, Any]] = []
         self._user_init = worker_init_fn
         super().__init__(
@@ -170,7 +167,16 @@ class _Init:
             self.then(worker)
 
 
-def _sampler(dataset: Any, shuffle: bool, generator: torch.Generator | None) -> Any:
+def _sampler(
+    dataset: Any,
+    shuffle: bool,
+    sampler: Iterable[int] | None,
+    generator: torch.Generator | None,
+) -> Any:
+    if sampler is not None:
+        if shuffle:
+            raise ValueError("expected either sampler= or shuffle=True, got both")
+        return sampler
     if shuffle and len(dataset):  # RandomSampler refuses to draw from nothing
         return RandomSampler(dataset, generator=generator)
     return SequentialSampler(dataset)
@@ -185,9 +191,9 @@ def _depth(read_ahead: Any, num_workers: int) -> int:
     return depth
 
 
-def _starter(dataset: Any, num_workers: int) -> Callable[[list[int]], list[int]] | None:
+def _starter(dataset: Any, num_workers: int, depth: int) -> Callable[[list[int]], list[int]] | None:
     """What is done with a batch that is to be read: here by threads, else by the kernel."""
-    if not isinstance(dataset, (SampleDataset, SharedCache)):
+    if not isinstance(dataset, (SampleDataset, SharedCache)) or (num_workers and not depth):
         return None
     if not num_workers:
         return dataset.prefetch

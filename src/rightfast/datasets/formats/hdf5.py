@@ -68,19 +68,13 @@ def write_hdf5(
     writing.check_layout(layout)
     given = writing.Samples(samples)
     array = dtypes.stored(given.dtype, "HDF5")
-    options: dict[str, Any] = {"dtype": array, "compression": compression}
-
-    def make(file: Any, shape: tuple[int, ...], **more: Any) -> Any:
-        made = file.create_dataset(key, shape=shape, **options, **more)
-        if given.dtype in dtypes.CARRIED:
-            made.attrs[dtypes.ATTRIBUTE] = dtypes.name_of(given.dtype)
-        return made
 
     with writing.appearing(path) as part:
         if layout == "packed":
             chunks = {"chunks": (1, *given.shape)} if compression else {}
             with h5py.File(part, "w") as file:
-                made = make(file, (len(given), *given.shape), **chunks)
+                shape = (len(given), *given.shape)
+                made = _make(file, key, shape, given.dtype, compression=compression, **chunks)
                 for index, sample in enumerate(given):
                     made[index] = sample.view(array).reshape(given.shape)
             return
@@ -88,7 +82,15 @@ def write_hdf5(
         part.mkdir()
         for name, sample in zip(writing.numbered(part, len(given), ".h5"), given, strict=True):
             with h5py.File(name, "w") as file:
-                make(file, given.shape)[...] = sample.view(array).reshape(given.shape)
+                made = _make(file, key, given.shape, given.dtype, compression=compression)
+                made[...] = sample.view(array).reshape(given.shape)
+
+
+def _make(file: Any, key: str, shape: tuple[int, ...], dtype: torch.dtype, **options: Any) -> Any:
+    made = file.create_dataset(key, shape=shape, dtype=dtypes.stored(dtype, "HDF5"), **options)
+    if dtype in dtypes.CARRIED:
+        made.attrs[dtypes.ATTRIBUTE] = dtypes.name_of(dtype)
+    return made
 
 
 class _Open:

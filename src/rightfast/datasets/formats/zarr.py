@@ -82,12 +82,17 @@ def write_zarr(
             zarr_format=3,
             attributes=named if given.dtype in dtypes.CARRIED else None,
         )
-        held = np.empty((rows, *given.shape), array)
-        for index, sample in enumerate(given):
-            held[index % rows] = sample.view(array).reshape(given.shape)
-            if (index + 1) % rows == 0 or index + 1 == len(given):
-                begin = index - index % rows
-                made[begin : index + 1] = held[: index + 1 - begin]
+        _fill(made, given, rows)
+
+
+def _fill(made: Any, given: writing.Samples, rows: int) -> None:
+    """Shard by shard, as a shard is written whole."""
+    held = np.empty((rows, *given.shape), made.dtype)
+    for index, sample in enumerate(given):
+        held[index % rows] = sample.view(made.dtype).reshape(given.shape)
+        if (index + 1) % rows == 0 or index + 1 == len(given):
+            begin = index - index % rows
+            made[begin : index + 1] = held[: index + 1 - begin]
 
 
 def _source(path: Path) -> Source:
