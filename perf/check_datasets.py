@@ -184,7 +184,12 @@ def sweeps(folder, rounds):
     columns = [(workers, kind) for kind in kinds for workers in (0, 1, 2, 4)]
     listed = [(n, [("size", n, BATCH, w, kind) for w, kind in columns]) for n in sizes]
     head = [f"{kind}, {workers} workers" for workers, kind in columns]
-    table(f"Sizes of samples: 64 MiB, npy, shuffled, batches of {BATCH}, ms", head, listed, seconds)
+    table(
+        f"Sizes of samples: 64 MiB, npy, shuffled, batches of {BATCH}, new workers each time, ms",
+        head,
+        listed,
+        seconds,
+    )
     batches = [(f"batches of {b}", b) for b in (1, 8, 32, 128)]
     listed = [(n, [("batch", n, b, 0, kind) for kind in kinds]) for n, b in batches]
     table("Sizes of batches: 64 MiB of 256 KiB, npy, shuffled, ms", kinds, listed, seconds)
@@ -267,14 +272,22 @@ def main():
         report(Path(folder), samples, parts, chosen.rounds, chosen.figures)
 
 
+def without_folder(arguments):
+    """The command, but for where the files were."""
+    parser = argparse.ArgumentParser(allow_abbrev=False)
+    parser.add_argument("--folder")
+    return parser.parse_known_args(arguments)[1]
+
+
 def report(folder, samples, parts, rounds, figures):
     start = time.perf_counter()
     size = len(samples) * math.prod(samples.shape[1:]) * 4 >> 20
     cores = len(os.sched_getaffinity(0))
     print("# Datasets: cold and cached epochs\n\n```console")
-    print("$ python perf/check_datasets.py " + " ".join(sys.argv[1:]) + "\n```\n")
+    print("$ python perf/check_datasets.py " + " ".join(without_folder(sys.argv[1:])) + "\n```\n")
     print(
-        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {cores} cores, Linux "
+        f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {cores} cores, load "
+        f"{os.getloadavg()[0]:.1f} at the start, Linux "
         f"{platform.release()}, Python {platform.python_version()}, torch {torch.__version__}. "
         f"{len(samples)} samples of 1x256x256 float32, {size} MiB. Medians of {rounds} rounds, in "
         "brackets the fastest and the slowest.\n"

@@ -57,6 +57,7 @@ def test_workers_of_torch_s_own_loader(dataset):
 
 def hammer(cache, samples, seconds, seed):
     """Reads at random, by one and by batch; exits with 1 at the first wrong value."""
+    torch.set_num_threads(1)  # OpenMP's threads do not survive a fork; DataLoader does it too
     draw, end = random.Random(seed), time.monotonic() + seconds
     while time.monotonic() < end:
         chosen = [draw.randrange(len(samples)) for _ in range(draw.choice([1, 2, 9]))]
