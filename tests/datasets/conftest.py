@@ -1,3 +1,6 @@
+import tempfile
+from pathlib import Path
+
 import pytest
 
 from .common import LAYOUTS, numbers
@@ -15,3 +18,10 @@ def written(layout, tmp_path):
     samples = numbers()
     write(tmp_path / "samples", samples, **options)
     return read(tmp_path / "samples"), samples
+
+
+@pytest.fixture
+def disk():
+    """A folder on a device, whatever the temporary folder of pytest is on."""
+    with tempfile.TemporaryDirectory(dir=Path(__file__).parent) as folder:
+        yield Path(folder)

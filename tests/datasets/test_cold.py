@@ -11,13 +11,6 @@ from rightfast import datasets
 SIZE = (1 << 20) + 100
 
 
-@pytest.fixture
-def disk():
-    """A folder on a device, whatever the temporary folder of pytest is on."""
-    with tempfile.TemporaryDirectory(dir=os.path.dirname(__file__)) as folder:
-        yield folder
-
-
 def make(folder, name="a", size=SIZE):
     path = os.path.join(folder, name)
     with open(path, "wb") as file:

@@ -7,9 +7,8 @@ from pathlib import Path
 PAGE = Path(__file__).parents[2] / "docs" / "datasets.md"
 
 
-def test_the_examples(tmp_path, monkeypatch):
-    # The working folder has to be on a device: its files are made cold.
-    monkeypatch.chdir(tmp_path)
+def test_the_examples(disk, monkeypatch):
+    monkeypatch.chdir(disk)  # where files can be cold
     text = re.sub(r"^```.*$", "", PAGE.read_text(), flags=re.MULTILINE)
     test = doctest.DocTestParser().get_doctest(text, {}, PAGE.name, str(PAGE), 0)
     runner = doctest.DocTestRunner(optionflags=doctest.NORMALIZE_WHITESPACE)

@@ -184,16 +184,18 @@ def test_files_are_closed_with_the_dataset(name, tmp_path):
     assert [link for link in links if link.startswith(str(tmp_path))] == []
 
 
-def test_the_kernel_is_advised(big, tmp_path):
-    dataset, samples = big
-    datasets.make_cold(tmp_path / "big.npy")
-    dataset.advise([60])
+def test_the_kernel_is_advised(disk):
+    path, samples = disk / "big.npy", numbers(count=8, shape=(1, 256, 256))
+    datasets.write_npy(path, samples)
+    dataset = datasets.NpyDataset(path)
+    datasets.make_cold(path)
+    dataset.advise([6])
     for _ in range(500):
-        if datasets.resident_bytes(tmp_path / "big.npy") >= 1 << 18:
+        if datasets.resident_bytes(path) >= 1 << 18:
             break
         threading.Event().wait(0.01)
-    assert datasets.resident_bytes(tmp_path / "big.npy") >= 1 << 18
-    assert same(dataset[60], samples[60])
+    assert datasets.resident_bytes(path) >= 1 << 18
+    assert same(dataset[6], samples[6])
 
 
 def test_a_pool_lends_memory_again_and_never_what_is_in_use():
