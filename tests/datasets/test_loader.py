@@ -178,8 +178,11 @@ def test_worker_init_is_called(dataset):
 @WORKERS
 def test_errors_of_a_file_reach_the_parent(dataset, tmp_path, workers):
     os.truncate(tmp_path / "a.npy", 1000)
+    iterator = iter(Loader(dataset, 4, num_workers=workers))
     with pytest.raises(ValueError, match="truncated"):
-        list(Loader(dataset, 4, num_workers=workers))
+        list(iterator)
+    if workers:
+        iterator._shutdown_workers()  # the error refers to the iterator, which would end late
 
 
 def test_arguments(dataset):

@@ -159,7 +159,7 @@ for batch in iterator:
     pass
 print(*workers, cache.info().filled, flush=True)
 iterator = iter(Loader(cache, 4, num_workers=2, prefetch_factor=1))
-batch = next(iterator)
+kept = [next(iterator), next(iterator)]  # from each: by now they look for their parent
 print(*[worker.pid for worker in iterator._workers], flush=True)
 time.sleep(600)
 """
