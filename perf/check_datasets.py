@@ -12,7 +12,7 @@ has synchronised and dropped all files of it and `mincore` has found no page of 
 Every value of every cell is compared with what was written, in an epoch of its own that is not
 timed; in the timed ones the first and last element of each sample, which say which sample it is,
 and the order. Rounds go through all cells in an order drawn anew, the medians of the rounds are
-printed. The peer, chuchichaestli, is in the tables where it is installed.
+printed. torch has one thread. The peer, chuchichaestli, is in the tables where it is installed.
 """
 
 import argparse
@@ -265,6 +265,7 @@ def main():
     parser.add_argument("--only", default="cold,cached,sweeps", help="parts, by comma")
     chosen = parser.parse_args()
     warnings.filterwarnings("ignore", message=".*worker processes.*")
+    torch.set_num_threads(1)  # the copies of torch, as in its workers
     parts = set(chosen.only.split(","))
     chosen.folder.mkdir(parents=True, exist_ok=True)
     samples = make_samples(chosen.samples, (1, 256, 256))
