@@ -21,7 +21,9 @@ print("code", int(code), "heavy", heavy, "plugin", "pytest_rightfast.plugin" in 
 def run(folder: Path, *arguments: str) -> str:
     installed = "rightfast" in metadata.entry_points(group="pytest11").names
     named = [] if installed else ["-p", "pytest_rightfast.plugin"]
-    chosen = [*named, "-p", "no:hypothesispytest", "-q", *arguments]
+    # Plugins of other packages, which import numpy.
+    others = ["-p", "no:hypothesispytest", "-p", "no:zarr"]
+    chosen = [*named, *others, "-q", *arguments]
     source = str(Path(pytest_rightfast.__file__).parents[1])
     path = os.pathsep.join([source, os.environ.get("PYTHONPATH", "")])
     done = subprocess.run(

@@ -1,0 +1,32 @@
+"""A batch: its samples, one by one, and the tensor that they are views of."""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from rightfast.datasets.buffers import Block
+
+
+class Batch(list[Any]):
+    """The samples of a batch, as DataLoader expects them, and ``stacked``, all of them in one.
+
+    The samples are views of ``stacked``: `collate` gives that, where torch's ``default_collate``
+    copies the samples into another tensor.
+    """
+
+    def __init__(self, samples: Sequence[Any], stacked: Any, block: Block, structure: Any) -> None:
+        super().__init__(samples)
+        self.stacked, self.block, self.structure = stacked, block, structure
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)  # without the whole behind the views
+
+
+class Ahead(list[int]):
+    """The indices of a batch whose samples are being read already."""
+
+    def __init__(self, indices: Sequence[int], owner: Any, finish: Callable[[], Batch]) -> None:
+        super().__init__(indices)
+        self.owner, self.finish = owner, finish
+
+    def __reduce__(self) -> Any:
+        return list, (list(self),)

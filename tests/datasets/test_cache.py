@@ -1,0 +1,342 @@
+"""`SharedCache` in one process."""
+
+import pickle
+from collections import namedtuple
+
+import pytest
+import torch
+
+from rightfast import datasets
+from rightfast.datasets import SharedCache
+from rightfast.datasets.segment import Segment
+
+from .common import COUNT, SHAPE, numbers, same
+
+
+class Counted(torch.utils.data.Dataset):
+    """Notes what is read of it."""
+
+    def __init__(self, samples):
+        self.samples, self.read = samples, []
+
+    def __len__(self):
+        return len(self.samples)
+
+    def __getitem__(self, index):
+        self.read.append(index)
+        return self.samples[index]
+
+
+@pytest.fixture(params=["files", "samples"])
+def dataset(request, tmp_path):
+    if request.param == "samples":
+        return Counted(numbers())
+    datasets.write_npy(tmp_path / "a.npy", numbers())
+    return datasets.NpyDataset(tmp_path / "a.npy")
+
+
+@pytest.mark.parametrize("fraction", [0, 0.25, 0.5, 1, 1.0])
+def test_what_is_read_is_what_was_written(dataset, fraction):
+    samples = numbers()
+    with SharedCache(dataset, fraction=fraction) as cache:
+        assert len(cache) == COUNT
+        for _ in range(3):
+            order = torch.randperm(COUNT).tolist()
+            for first in range(0, COUNT, 5):
+                chosen = order[first : first + 5]
+                assert same(cache.__getitems__(chosen).stacked, samples[chosen])
+            assert all(same(cache[i], samples[i]) for i in order)
+        room = int(fraction * COUNT)
+        info = cache.info()
+        assert (info.capacity, info.filled) == (room, room)
+        assert info.nbytes == room * samples[0].nbytes
+        assert info.hits + info.misses == 6 * COUNT
+        assert info.hits == 5 * room + hits_of_the_first_epoch(info, room)
+
+
+def hits_of_the_first_epoch(info, room):
+    """None: each sample is read once by batch before it is read again."""
+    assert info.misses == 6 * COUNT - 5 * room
+    return 0
+
+
+def test_a_sample_is_read_once():
+    source = Counted(numbers())
+    cache = SharedCache(source, fraction=1.0)
+    source.read.clear()
+    for _ in range(3):
+        cache.__getitems__(range(COUNT))
+        assert [cache[i].shape for i in range(COUNT)] == [SHAPE] * COUNT
+    assert source.read == list(range(COUNT))
+    assert cache.info().hit_rate == pytest.approx(5 / 6)
+
+
+def test_first_come(dataset):
+    """Samples that are asked for are stored, not those in front."""
+    cache = SharedCache(dataset, fraction=0.5)
+    for _ in range(2):
+        cache.__getitems__(range(COUNT - 11, COUNT))
+    assert cache.info().hits == 11
+
+
+def test_duplicates_and_negative_indices(dataset):
+    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+    chosen = [3, 3, -1, COUNT - 1, 3]
+    for _ in range(2):
+        assert same(cache.__getitems__(chosen).stacked, samples[chosen])
+    assert cache.info().filled == 2
+    assert same(cache[-2], samples[-2])
+    for index in (COUNT, -COUNT - 1):
+        with pytest.raises(IndexError, match="below"):
+            cache[index]
+    with pytest.raises(TypeError, match="expected indices as integers"):
+        cache[1.0]
+
+
+def test_writing_to_a_sample_does_not_change_the_cache(dataset):
+    cache, samples = SharedCache(dataset, fraction=0.5), numbers()
+    for _ in range(3):
+        for i in range(COUNT):
+            cache[i].zero_()
+        batch = cache.__getitems__(range(COUNT))
+        batch[0].zero_()
+        batch.stacked.zero_()
+    assert same(cache.__getitems__(range(COUNT)).stacked, samples)
+    assert same(cache[0], samples[0])
+
+
+@pytest.mark.parametrize(
+    ("room", "capacity"),
+    [(0, 0), (1, 0), (280, 1), (560, 2), ("1KiB", 3), ("1 kb", 3), ("0.5 KiB", 1), ("1GiB", COUNT)],
+)
+def test_bytes(dataset, room, capacity):
+    cache = SharedCache(dataset, bytes=room)
+    cache.warm()
+    assert cache.info().capacity == cache.info().filled == capacity
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "match"),
+    [
+        ({"fraction": -0.1}, ValueError, "from 0 to 1"),
+        ({"fraction": 1.01}, ValueError, "use bytes="),
+        ({"fraction": float("nan")}, ValueError, "from 0 to 1"),
+        ({"fraction": "half"}, TypeError, "as a number"),
+        ({"fraction": True}, TypeError, "as a number"),
+        ({"bytes": "4 parsecs"}, ValueError, "such as '4GiB'"),
+        ({"bytes": "-4GiB"}, ValueError, "such as '4GiB'"),
+        ({"bytes": -1}, ValueError, "at least 0"),
+        ({"bytes": 1.5}, TypeError, "an integer or a text"),
+        ({}, ValueError, "got neither"),
+        ({"fraction": 0.5, "bytes": 1}, ValueError, "got both"),
+    ],
+)
+def test_arguments(dataset, options, error, match):
+    with pytest.raises(error, match=match):
+        SharedCache(dataset, **options)
+
+
+def test_what_is_no_map_style_dataset():
+    with pytest.raises(TypeError, match="map-style"):
+        SharedCache(iter([torch.zeros(2)]), fraction=1.0)
+    for sample in ("text", None, {"a": object()}):
+        with pytest.raises(TypeError, match="dense tensors and numbers"):
+            SharedCache([sample], fraction=1.0)
+
+
+def test_clear_and_warm(dataset):
+    cache, samples = SharedCache(dataset, fraction=0.5), numbers()
+    assert cache.warm() == 11
+    assert cache.info().hits == cache.info().misses == 0
+    cache.__getitems__(range(11))
+    assert cache.info().hit_rate == 1
+    cache.clear()
+    assert cache.info().filled == cache.info().nbytes == 0
+    assert cache.warm([22, 21]) == 2
+    assert same(cache.__getitems__(range(COUNT)).stacked, samples)
+    assert cache.info().filled == 11
+    with pytest.raises(IndexError):
+        cache.warm([COUNT])
+
+
+def test_use_after_close(dataset):
+    cache = SharedCache(dataset, fraction=1.0)
+    cache.warm()
+    again = pickle.loads(pickle.dumps(cache))
+    kept = cache[3]
+    cache.close()
+    cache.close()
+    for one in (cache, again):
+        for use in (
+            lambda one=one: one[0],
+            lambda one=one: one.__getitems__([0]),
+            lambda one=one: one.prefetch([0]),
+            lambda one=one: one.info(),
+            lambda one=one: one.warm(),
+            lambda one=one: one.clear(),
+            lambda one=one: pickle.dumps(one),
+        ):
+            with pytest.raises(ValueError, match="was closed"):
+                use()
+    assert same(kept, numbers()[3])
+
+
+def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
+    commits = []
+    commit = Segment.commit
+
+    def noting(self, offset, nbytes):
+        commits.append(nbytes)
+        commit(self, offset, nbytes)
+
+    monkeypatch.setattr(Segment, "commit", noting)
+    samples = numbers(count=16, shape=(1 << 18,))  # 1 MiB each
+    cache = SharedCache(Counted(samples), fraction=1.0)
+    shared = cache._table.segment
+
+    def committed():
+        return os_blocks(shared.fd)
+
+    assert committed() < 1 << 20
+    cache.__getitems__([4, 9])
+    assert 2 << 20 <= committed() < 3 << 20
+    assert commits == [1 << 20, 1 << 20]
+    cache.warm()
+    assert 16 << 20 <= committed() < 17 << 20
+    cache.clear()
+    assert committed() < 1 << 20
+    assert same(cache.__getitems__(range(16)).stacked, samples)
+    cache.close()
+    assert os_blocks(shared.fd) < 1 << 20
+
+
+def os_blocks(fd):
+    import os
+
+    return os.fstat(fd).st_blocks * 512
+
+
+def leaves(batch):
+    """Without the containers: torch makes lists of tuples, where ours stay tuples."""
+    return repr(torch.utils._pytree.tree_leaves(batch))
+
+
+Pair = namedtuple("Pair", "image label")
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        lambda i: (torch.full((3, 5), float(i)), i),
+        lambda i: {
+            "image": torch.full((7,), i, dtype=torch.int16),
+            "weight": i / 3,
+            "odd": i % 2 > 0,
+        },
+        lambda i: Pair(torch.full((2,), float(i), dtype=torch.bfloat16), torch.tensor(i)),
+        lambda i: [(torch.zeros(0), i), {"deep": [torch.full((1, 1, 1), i)]}],
+        lambda i: i,
+    ],
+)
+def test_samples_of_several_parts(make):
+    source = [make(i) for i in range(10)]
+    cache = SharedCache(source, fraction=0.5)
+    for _ in range(3):
+        for i in range(10):
+            assert repr(cache[i]) == repr(source[i])
+        batch = cache.__getitems__([7, 0, 3])
+        assert repr(list(batch)) == repr([source[i] for i in (7, 0, 3)])
+        wanted = torch.utils.data.default_collate([source[i] for i in (7, 0, 3)])
+        assert leaves(batch.stacked) == leaves(wanted)
+        assert type(batch.stacked) is (torch.Tensor if source[0] == 0 else type(source[0]))
+    loaded = zip(datasets.Loader(cache, 4), torch.utils.data.DataLoader(source, 4), strict=True)
+    assert all(leaves(a) == leaves(b) for a, b in loaded)
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [torch.zeros(3, 6), torch.zeros(3, 5, dtype=torch.float64), (torch.zeros(3, 5),), 1.5],
+)
+def test_samples_of_unequal_shape(odd):
+    source = [torch.ones(3, 5)] * 4 + [odd]
+    cache = SharedCache(source, fraction=1.0)
+    for read in (lambda: cache[4], lambda: cache.__getitems__([0, 4]), cache.warm):
+        with pytest.raises(ValueError, match=r"of one structure, shape and dtype.*for sample 4"):
+            read()
+    assert same(cache.__getitems__([0, 1]).stacked, torch.ones(2, 3, 5))
+
+
+def test_an_empty_dataset():
+    for source in ([], numbers()[:0]):
+        cache = SharedCache(Counted(source), fraction=1.0)
+        assert len(cache) == cache.warm() == 0
+        assert cache.__getitems__([]) == []
+        assert list(datasets.Loader(cache, 4, shuffle=True)) == []
+        assert cache.info().hit_rate == 0
+        with pytest.raises(IndexError):
+            cache[0]
+        cache.clear()
+        cache.close()
+
+
+def test_two_caches_at_once_and_one_on_another(dataset):
+    samples = numbers()
+    first, second = SharedCache(dataset, fraction=1.0), SharedCache(Counted(-samples), fraction=0.5)
+    outer = SharedCache(second, fraction=1.0)
+    for _ in range(2):
+        for i in range(COUNT):
+            assert same(first[i], samples[i])
+            assert same(outer[i], -samples[i])
+    first.close()
+    assert same(second.__getitems__(range(COUNT)).stacked, -samples)
+    assert same(outer.__getitems__(range(COUNT)).stacked, -samples)
+
+
+def test_a_reader_notices_that_the_cache_was_cleared_meanwhile(dataset):
+    """Its slot may have another sample's bytes by the time it is copied."""
+    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+    cache.warm()
+
+    slots = cache._slots
+
+    class Clearing(list):
+        """Clears and fills otherwise, between the look for the slot and the copy."""
+
+        def __iter__(self):
+            cache._slots = slots
+            cache.clear()
+            cache.warm(range(COUNT - 1, -1, -1))
+            return iter(slots)
+
+    cache._slots = Clearing(slots)
+    before = cache.info().misses
+    assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
+    assert cache.info().misses == before + 2
+
+
+def test_a_slot_whose_writer_died_is_used_again(dataset):
+    cache = SharedCache(dataset, bytes=2 * numbers()[0].nbytes)
+    writing = cache._table.writing(5)
+    assert writing.__enter__() == 0
+    assert not writing.__exit__(KeyError, KeyError(), None)  # as if the process had ended here
+    assert cache.info().filled == 0
+    with cache._table.writing(5) as slot:
+        assert slot == 0
+        cache._slots[0][slot] = bytearray(len(cache._slots[0][0]))
+    assert cache.info().filled == 1
+    cache.__getitems__([1, 2])
+    assert cache.info().filled == 2
+
+
+def test_a_clear_that_died_half_way(dataset):
+    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+    cache.warm()
+    clearing = cache._table.cleared()
+    clearing.__enter__()
+    assert not clearing.__exit__(KeyError, KeyError(), None)
+    assert same(cache.__getitems__(range(COUNT)).stacked, samples)  # as misses
+    assert cache.info().filled == 0
+    cache.clear()
+    assert cache.warm() == COUNT
+    assert same(cache.__getitems__(range(COUNT)).stacked, samples)
+    assert cache.info().hits == COUNT
