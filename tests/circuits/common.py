@@ -76,7 +76,9 @@ def oracle(circuit, x, *, theta=None, algorithm="ll", alpha=1.0, missing=None):
             if algorithm == "mpe":
                 found = (matrix.unsqueeze(2) * below).amax(1)
             else:
-                found = (matrix**alpha @ below**alpha) ** (1 / alpha)
+                total = matrix**alpha @ below**alpha
+                possible = total > 0  # the power has no derivative at 0
+                found = torch.where(possible, torch.where(possible, total, 1) ** (1 / alpha), 0)
         values[id(node)] = found
     return values
 
@@ -183,7 +185,10 @@ STRUCTURES = {
     "one-input": lambda: (inputs(0, 1, TERNARY), [3]),
     "one-product": lambda: (multiply(*(inputs(v, 1, BINARY) for v in range(3))), [2] * 3),
     "bernoulli": lambda: (hmm(5, 3, Bernoulli()), [2] * 5),
-    "logistic": lambda: (hclt(parents=[-1, 0, 1], num_latents=2, dist=DiscretizedLogistic(5)), [5] * 3),
+    "logistic": lambda: (
+        hclt(parents=[-1, 0, 1], num_latents=2, dist=DiscretizedLogistic(5)),
+        [5] * 3,
+    ),
     "mixed-leaves": lambda: (
         hclt(parents=[-1, 0, 0], num_latents=2, dist=[BINARY, Bernoulli(), Categorical(4)]),
         [2, 2, 4],
@@ -197,18 +202,18 @@ STRUCTURES = {
 }  # fmt: skip
 
 
-def build(name, seed=0, dtype=torch.float64, zeros=False):
-    """(circuit, all assignments); with ``zeros`` a third of the sum parameters is 0."""
+def build(name, seed=0, dtype=torch.float64, zeros=False, share=0.35):
+    """(circuit, all assignments); with ``zeros`` that share of the probabilities is 0."""
     root, categories = STRUCTURES[name]()
     circuit = compile(root, dtype=dtype, seed=seed)
     if zeros:
-        zero_some(circuit, seed)
+        zero_some(circuit, seed, share)
     return circuit, assignments(categories)
 
 
 @torch.no_grad()
-def zero_some(circuit, seed=0):
-    """Sets about a third of the parameters of sums and categorical leaves to 0."""
+def zero_some(circuit, seed=0, share=0.35):
+    """Sets about that share of the parameters of sums and categorical leaves to 0."""
     generator = torch.Generator().manual_seed(seed)
     for place in circuit.plan.placements:
         owner = place.owner
@@ -219,7 +224,7 @@ def zero_some(circuit, seed=0):
             rows = own.view(owner.num_nodes, -1)
         else:
             rows = dense(owner, own.clone())
-        keep = torch.rand(rows.shape, generator=generator) > 0.35
+        keep = torch.rand(rows.shape, generator=generator) > share
         keep &= rows > 0
         empty = ~keep.any(1)
         keep[empty] = rows[empty] > 0

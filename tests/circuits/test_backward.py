@@ -177,7 +177,7 @@ def test_gradcheck_of_gaussians_with_missing_values():
 
 
 def test_gradients_at_zero_parameters_are_right_and_finite():
-    circuit, x = build("hclt-tree", zeros=True)
+    circuit, x = build("hclt-tree", zeros=True, share=0.6)
     found = evidence.read(circuit.plan, x, None, torch.float64, x.device)
     possible = circuit(x).detach().isfinite()
     assert not possible.all()
@@ -192,7 +192,7 @@ def test_gradients_at_zero_parameters_are_right_and_finite():
 
 
 def test_impossible_evidence_has_no_gradient():
-    circuit, x = build("hmm", zeros=True)
+    circuit, x = build("hmm", zeros=True, share=0.6)
     impossible = x[~circuit(x).detach().isfinite()]
     assert len(impossible)
     circuit(impossible[:3])

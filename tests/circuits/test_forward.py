@@ -11,6 +11,13 @@ from .common import STRUCTURES, assert_close, build, oracle, root_of
 every = pytest.mark.parametrize("name", STRUCTURES)
 zeros = pytest.mark.parametrize("with_zeros", [False, True], ids=["positive", "zeros"])
 
+OPTIONS = [
+    {"algorithm": "mpe"},
+    {"algorithm": "general_ll", "alpha": 2.5},
+    {"algorithm": "general_ll", "alpha": 0.5},
+    {"temperature": 3.0},
+]
+
 
 @every
 @zeros
@@ -30,9 +37,7 @@ def test_float32_is_that_of_float64(name):
 
 @every
 @zeros
-@pytest.mark.parametrize("options", [{"algorithm": "mpe"}, {"algorithm": "general_ll", "alpha": 2.5},
-                                     {"algorithm": "general_ll", "alpha": 0.5},
-                                     {"temperature": 3.0}], ids=str)  # fmt: skip
+@pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_other_algorithms(name, with_zeros, options):
     circuit, x = build(name, zeros=with_zeros)
     expected = {k: v for k, v in options.items() if k != "temperature"}

@@ -106,7 +106,7 @@ def forward(theta: Tensor, e: Tensor, alpha: float = 1.0) -> Wide:
 def _pieces(entries: Entries, children: int) -> Iterator[Entries]:
     """The entries in pieces whose terms fit into scratch memory; none if there are none."""
     step = max(1, PIECE // children)
-    for part in zip(*(index.split(step) for index in entries)):
+    for part in zip(*(torch.split(index, step) for index in entries)):
         if len(part[0]):
             group, node, sample = part
             yield group, node, sample

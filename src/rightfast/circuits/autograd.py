@@ -42,7 +42,7 @@ class LogLikelihood(torch.autograd.Function):
         return state.log_likelihood()
 
     @staticmethod
-    @torch.autograd.function.once_differentiable  # type: ignore[untyped-decorator]
+    @torch.autograd.function.once_differentiable
     def backward(ctx: Any, by_output: Tensor) -> tuple[Tensor | None, ...]:
         _ = ctx.saved_tensors
         state = ctx.state

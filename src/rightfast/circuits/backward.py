@@ -3,18 +3,18 @@
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
-
-from rightfast.circuits.forward import State, elements, input_parameters, three
-from rightfast.circuits.options import Pass
-from rightfast.circuits.plan import InputFamily
-from rightfast.circuits.workspace import Piece, input_slices
 from rightfast_kernels.circuit import (
     reference_log_sum,
     reference_max,
     reference_product,
     reference_sum,
 )
+from torch import Tensor
+
+from rightfast.circuits.forward import State, elements, input_parameters, three
+from rightfast.circuits.options import Pass
+from rightfast.circuits.plan import InputFamily
+from rightfast.circuits.workspace import Piece, input_slices
 
 
 @dataclass(frozen=True)

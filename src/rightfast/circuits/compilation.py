@@ -1,7 +1,7 @@
 """`make_plan`: blocks into layers and families, parameters and rows to their places."""
 
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 
 import numpy as np
 
@@ -183,7 +183,7 @@ class _Compiler:
         offsets = [self.offsets[id(block.owner.source)].offset for block in blocks]
         if blocks[0].places is None:
             return _strided(offsets, (len(blocks[0].rows), len(blocks[0].columns)))
-        places = np.stack([block.places for block in blocks])  # type: ignore[arg-type]
+        places = np.stack([block.places for block in blocks if block.places is not None])
         shifted = places + np.array(offsets)[:, None, None]
         return Parameters(0, 0, np.where(places < 0, -1, shifted))
 
@@ -242,10 +242,10 @@ def _with_writes(layers: list[list[SumFamily]], rows: int) -> tuple[tuple[SumFam
     return tuple(reversed(found))
 
 
-def _simplices(placements: Sequence[Placement] | object) -> tuple[Simplex, ...]:
+def _simplices(placements: Iterable[Placement]) -> tuple[Simplex, ...]:
     """Neighbouring owners whose rows are equally long become one."""
     found: list[Simplex] = []
-    for place in placements:  # type: ignore[attr-defined]
+    for place in placements:
         owner = place.owner
         if isinstance(owner, InputNodes):
             continue

@@ -88,7 +88,7 @@ def _normalised_by_segment(
         alive = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
         number = flows.new_zeros(rows).index_add_(0, segments, alive.to(flows.dtype))
         counts = flows + alive * (pseudocount / number[segments])
-    total = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
+    total: Tensor = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
     return torch.where(total > 0, counts / total, old)
 
 

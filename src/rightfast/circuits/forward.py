@@ -3,6 +3,13 @@
 from dataclasses import dataclass, field
 
 import torch
+from rightfast_kernels.circuit import (
+    reference_max,
+    reference_product,
+    reference_sum,
+    reference_wide,
+)
+from rightfast_kernels.circuit.reference_wide import Wide
 from torch import Tensor
 
 from rightfast.circuits.evidence import Evidence
@@ -16,13 +23,6 @@ from rightfast.circuits.workspace import (
     bind_parameters,
     input_slices,
 )
-from rightfast_kernels.circuit import (
-    reference_max,
-    reference_product,
-    reference_sum,
-    reference_wide,
-)
-from rightfast_kernels.circuit.reference_wide import Wide
 
 
 @dataclass

@@ -48,10 +48,8 @@ def factors_of(order: Sequence[CircuitNodes]) -> dict[int, list[Factor]]:
             continue
         factors: list[Factor] = []
         for j, child in enumerate(node.children):
-            if node.edges is None:
-                picked = np.arange(node.num_nodes)
-            else:
-                picked = node.edges[:, j].numpy()
+            edges = None if node.edges is None else node.edges[:, j].numpy()
+            picked = np.arange(node.num_nodes) if edges is None else edges
             factors += [(source, index[picked]) for source, index in found[id(child)]]
         # Inputs first: those of a family then lie in one stretch.
         factors.sort(key=lambda factor: not isinstance(factor[0], InputNodes))

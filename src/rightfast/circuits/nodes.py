@@ -10,6 +10,7 @@ A node stands for a whole vector, so a graph has few of them; `compile` turns it
 
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -279,11 +280,11 @@ def _sum_edges(edges: Tensor, num_nodes: int, num_children: int) -> Tensor:
     limits = torch.tensor([[num_nodes], [num_children]])
     if bool((found < 0).any()) or bool((found >= limits).any()):
         raise ValueError(f"edges must name {num_nodes} nodes and {num_children} children")
-    keys = (found[0] * num_children + found[1]).unique()
+    keys = np.unique((found[0] * num_children + found[1]).numpy())
     if len(keys) != found.shape[1]:
         raise ValueError("an edge of a sum is given twice")
-    found = torch.stack([keys // num_children, keys % num_children])
-    missing = num_nodes - len(found[0].unique())
+    found = torch.from_numpy(np.stack([keys // num_children, keys % num_children]))
+    missing = num_nodes - len(np.unique(found[0].numpy()))
     if missing:
         raise ValueError(f"{missing} of {num_nodes} sum nodes have no edge: every node needs one")
     return found

@@ -9,10 +9,10 @@ from dataclasses import dataclass, field
 
 import numpy as np
 import torch
+from rightfast_kernels.circuit.reference_product import Rows
 from torch import Tensor
 
 from rightfast.circuits.plan import ONE, ZERO, Index, InputFamily, Parameters, Plan, SumFamily
-from rightfast_kernels.circuit.reference_product import Rows
 
 CHUNK = 1 << 19  # bytes of the elements of a piece, which then stays in a core's cache
 SPARE = 2  # workspaces kept for the next passes

@@ -62,7 +62,7 @@ class Distribution(ABC):
 
     @abstractmethod
     def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
-        """d/dparameters of sum_b f_b log p(x_b), from its statistics, into ``out`` [..., P]; finite."""
+        """d/dparameters of sum_b f_b log p(x_b), finite, into ``out`` [..., P]."""
 
     @abstractmethod
     def m_step(

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from rightfast_kernels.circuit import reference_categorical as operator
 from torch import Tensor
 
 from rightfast.circuits.leaves.base import Distribution, draw_categories
-from rightfast_kernels.circuit import reference_categorical as operator
 
 TOLERANCE = 1e-4
 

@@ -9,11 +9,11 @@ al., PixelCNN++ (arXiv 1701.05517), section 2.1.
 from dataclasses import dataclass
 
 import torch
+from rightfast_kernels.circuit import reference_categorical as operator
 from torch import Tensor
 
 from rightfast.circuits.leaves.base import Distribution, draw_categories
 from rightfast.circuits.leaves.categorical import check_categories
-from rightfast_kernels.circuit import reference_categorical as operator
 
 MIN_SCALE = 1e-2  # below, a bin holds all mass as far as float32 can tell
 STEPS, HALVINGS = 8, 12  # of the M-step, which has no closed form
@@ -103,7 +103,7 @@ class DiscretizedLogistic(Distribution):
 
     def _ascend(self, old: Tensor, value: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         mean, scale = old[..., :1], old[..., 1:]
-        by_mean, by_scale = (self._gradient(old, share) * scale).split(1, -1)
+        by_mean, by_scale = torch.split(self._gradient(old, share) * scale, 1, -1)
         best, best_value = old, value
         rate = 4.0
         for _ in range(HALVINGS):

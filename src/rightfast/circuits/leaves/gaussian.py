@@ -49,7 +49,7 @@ class Gaussian(Distribution):
             raise ValueError("the standard deviation of a Gaussian must be positive")
 
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> None:
-        mean, deviation = parameters.split(1, -1)
+        mean, deviation = parameters[..., :1], parameters[..., 1:]
         torch.sub(x.unsqueeze(1), mean, out=out)
         out.div_(deviation).square_().mul_(-0.5).sub_(deviation.log() + HALF_LOG_TWO_PI)
 

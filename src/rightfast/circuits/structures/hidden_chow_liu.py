@@ -45,7 +45,7 @@ def hclt(
 def from_root(parents: Sequence[int]) -> list[int]:
     """All variables, parents first; ValueError unless ``parents`` is a tree."""
     below: list[list[int]] = [[] for _ in parents]
-    roots = []
+    roots: list[int] = []
     for v, parent in enumerate(parents):
         if not -1 <= parent < len(parents):
             raise ValueError(f"the parent of variable {v} must be -1 or a variable, got {parent}")
