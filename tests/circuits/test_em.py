@@ -1,5 +1,7 @@
 """Expectation-maximisation: the update itself, ties, zeros, and that likelihoods only rise."""
 
+import itertools
+
 import pytest
 import torch
 
@@ -46,8 +48,8 @@ def test_sums_take_the_formula(name, step_size, pseudocount, keep):
         theta, flow = dense(owner, old[place]), dense(owner, flows[place])
         edges = dense(owner, torch.ones_like(old[place])) > 0
         if keep:
-            edges = edges & (theta > 0)
-        extra = pseudocount * edges / edges.sum(1, keepdim=True)
+            edges &= theta > 0
+        extra = pseudocount * edges.double() / edges.sum(1, keepdim=True)
         total = flow.sum(1, keepdim=True) + pseudocount
         target = torch.where(total > 0, (flow + extra) / total, theta)
         expected = (1 - step_size) * theta + step_size * target
@@ -139,7 +141,7 @@ def test_it_never_falls_for_any_leaf(dist, missing_share):
         x = x.round().long().clamp(0, dist.num_categories - 1)
     missing = torch.rand(x.shape, generator=generator) < missing_share
     values = [circuits.full_batch_em(circuit, [(x, missing)]) for _ in range(15)]
-    assert all(b >= a - 1e-9 for a, b in zip(values, values[1:]))
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(values))
     assert values[-1] > values[0]
 
 
@@ -170,7 +172,7 @@ def test_mini_batches_learn():
         for batch in x.split(50):
             values = circuits.mini_batch_em(circuit, batch, step_size=0.3, pseudocount=0.01)
             assert values.shape == (50,)
-    assert float(circuit(x).detach().mean()) > max(before, -1.0)
+    assert float(circuit(x).detach().mean()) > before + 0.5
 
 
 def test_impossible_samples_change_nothing():
@@ -182,7 +184,7 @@ def test_impossible_samples_change_nothing():
 
 
 def test_bad_numbers_are_refused():
-    circuit, x = build("hmm")
+    circuit, _ = build("hmm")
     for step_size in (0, -1, 1.5, float("nan")):
         with pytest.raises(ValueError, match="step_size"):
             circuits.em_step(circuit, step_size)
@@ -205,4 +207,4 @@ def test_one_product_over_all_kinds_of_leaves():
         1,
     )
     values = [circuits.full_batch_em(circuit, [x]) for _ in range(8)]
-    assert all(b >= a - 1e-9 for a, b in zip(values, values[1:]))
+    assert all(b >= a - 1e-9 for a, b in itertools.pairwise(values))

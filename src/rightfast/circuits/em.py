@@ -88,8 +88,8 @@ def _normalised_by_segment(
         alive = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
         number = flows.new_zeros(rows).index_add_(0, segments, alive.to(flows.dtype))
         counts = flows + alive * (pseudocount / number[segments])
-    total: Tensor = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
-    return torch.where(total > 0, counts / total, old)
+    total = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
+    return old.where(total <= 0, counts / total)
 
 
 @torch.no_grad()

@@ -4,7 +4,6 @@ The graph is a list of nodes, children first; nodes that share parameters name t
 version is that of this format, and is raised when a reader of the old one would misread a file.
 """
 
-import dataclasses
 import json
 import os
 import tempfile
@@ -15,7 +14,7 @@ import torch
 from torch import Tensor
 
 from rightfast.circuits.circuit import Circuit, compile
-from rightfast.circuits.leaves import BY_NAME, Distribution
+from rightfast.circuits.leaves import BY_NAME
 from rightfast.circuits.nodes import (
     CircuitNodes,
     InputNodes,
@@ -102,7 +101,7 @@ def _graph(circuit: Circuit) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
         if isinstance(node, InputNodes):
             kind = type(node.dist).__name__
             found |= {"kind": "input", "var": node.var, "size": node.num_nodes}
-            found |= {"dist": kind, "options": _options(node.dist)}
+            found |= {"dist": kind, "options": dict(vars(node.dist))}
         elif isinstance(node, SumNodes):
             found |= {"kind": "sum", "size": node.num_nodes}
         else:
@@ -110,15 +109,10 @@ def _graph(circuit: Circuit) -> tuple[list[dict[str, Any]], dict[str, Tensor]]:
         if isinstance(node, (InputNodes, SumNodes)):
             found["owner"] = owner.setdefault(id(node.source), i)
         if isinstance(node, (ProductNodes, SumNodes)) and node.edges is not None:
-            tensors[f"edges.{i}"] = node.edges.contiguous()
+            tensors[f"edges.{i}"] = node.edges.clone()  # may be those of other nodes too
             found["edges"] = True
         nodes.append(found)
     return nodes, tensors
-
-
-def _options(dist: Distribution) -> dict[str, Any]:
-    assert dataclasses.is_dataclass(dist)
-    return dataclasses.asdict(dist)
 
 
 def _rebuild(nodes: list[dict[str, Any]], tensors: dict[str, Tensor]) -> CircuitNodes:
