@@ -83,13 +83,13 @@ def _normalised_by_segment(
     pseudocount: float,
     keep_zero_params: bool,
 ) -> Tensor:
-    counts = flows
+    counts: Tensor = flows
     if pseudocount:
-        alive = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
+        alive: Tensor = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
         number = flows.new_zeros(rows).index_add_(0, segments, alive.to(flows.dtype))
         counts = flows + alive * (pseudocount / number[segments])
-    total = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
-    return old.where(total <= 0, counts / total)
+    total: Tensor = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
+    return torch.where(total > 0, counts / total, old)
 
 
 @torch.no_grad()
@@ -104,7 +104,7 @@ def mini_batch_em(
     weights: Tensor | None = None,
 ) -> Tensor:
     """One EM step on one batch, whose log-likelihoods [batch] are returned."""
-    values = circuit(x, missing_mask=missing_mask)
+    values: Tensor = circuit(x, missing_mask=missing_mask)
     circuit.zero_flows()
     circuit.backward(weights)
     em_step(circuit, step_size, pseudocount, keep_zero_params)
