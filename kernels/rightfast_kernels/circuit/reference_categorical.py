@@ -21,10 +21,23 @@ def log_prob(probabilities: Tensor, x: Tensor, out: Tensor) -> None:
     tables = 1 if shared else groups
     if tables * nodes * probabilities.shape[2] <= out.numel():
         table = probabilities[:1] if shared else probabilities
-        gather_table(table.log().expand(probabilities.shape), x, out)
+        gather_table(log_(table.clone()).expand(probabilities.shape), x, out)
     else:
         gather_table(probabilities, x, out)
-        out.log_()
+        log_(out)
+
+
+def log_(values: Tensor) -> Tensor:
+    """In place; 0 gives -inf. Its logarithm takes a CPU many times as long as others."""
+    tiny = torch.finfo(values.dtype).tiny
+    if not values.numel() or float(values.amin()) >= tiny:
+        return values.log_()
+    zero = values == 0
+    return (
+        values.log_()
+        if not bool(zero.any())
+        else values.masked_fill_(zero, 1.0).log_().masked_fill_(zero, -torch.inf)
+    )
 
 
 def accumulate(x: Tensor, flows: Tensor, counts: Tensor) -> None:

@@ -1,6 +1,6 @@
 """A layer of sums as a product of matrices, n[n, b] = log sum_c theta[n, c] exp(e[c, b]).
 
-    m[g, b] = max_c e[g, c, b] - HEADROOM,    E = exp(e - m),    S = theta E,    n = log S + m
+    m[g, b] = max_c e[g, c, b],    E = exp(e - m),    S = theta E,    n = log S + m
     f_e     = E theta^T (f / S)               flows to the elements
     H       = (f / S) E^T                     derivative by theta; theta H is the parameter flow F
 
@@ -14,9 +14,18 @@ import math
 import torch
 from torch import Tensor
 
-# E is at most 2^50, not 1: products of theta and E, of which many are small, then stay clear of
-# denormal numbers, which take a CPU's products of matrices a hundred times as long.
-HEADROOM = 50 * math.log(2)
+# Denormal numbers take a CPU's products of matrices a hundred times as long, and results of exp that
+# underflow are slow too: arguments are bounded first, and what is below the second number becomes 0.
+FLOOR = {
+    dtype: (math.log(torch.finfo(dtype).tiny) + 1, 3 * torch.finfo(dtype).tiny)
+    for dtype in (torch.float32, torch.float64)
+}
+TINY = {dtype: torch.finfo(dtype).tiny for dtype in (torch.float32, torch.float64)}
+
+
+def slow(scaled: Tensor) -> bool:
+    """Whether E has numbers that `forward` should rather be guarded from."""
+    return not float(scaled.amin()) >= FLOOR[scaled.dtype][1]
 
 
 def least(dtype: torch.dtype) -> float:
@@ -45,17 +54,27 @@ def forward(
     """n into ``out`` [G, N, B]; wrong where a sum is below `least`, which is not checked.
 
     ``shift`` [G, 1, B], ``scaled`` [G, C, B] (may be e itself) and ``sums`` [G, N, B] get m, E
-    and S. Where all children are -inf the sums are NaN, or with ``guard`` 0.
+    and S. Where all children are -inf the sums are NaN. With ``guard`` they are 0 there, what
+    would be denormal in E is 0, and the logarithm is that of `least` where a sum is smaller.
     """
     torch.amax(e, -2, keepdim=True, out=shift)
-    shift.sub_(HEADROOM)
     if guard:
         shift.clamp_(min=torch.finfo(shift.dtype).min)  # -inf - -inf would be NaN
     torch.sub(e, shift, out=scaled)
-    scaled.exp_()
-    torch.threshold_(scaled, torch.finfo(scaled.dtype).tiny, 0.0)
-    matmul(theta, scaled, sums)
-    torch.log(sums, out=out)
+    if guard:
+        floor, cut = FLOOR[e.dtype]
+        scaled.clamp_(min=floor).exp_()
+        torch.threshold_(scaled, cut, 0.0)
+    else:
+        scaled.exp_()
+    if theta.dim() == 2:
+        torch.mm(theta, scaled, out=sums)
+    else:
+        torch.bmm(theta, scaled, out=sums)
+    if guard:
+        torch.clamp(sums, min=least(e.dtype), out=out).log_()
+    else:
+        torch.log(sums, out=out)
     out.add_(shift)
 
 
@@ -70,7 +89,7 @@ def ratio(flows: Tensor, sums: Tensor, mask: bool, out: Tensor) -> None:
     torch.div(flows, sums, out=out)
     if mask:
         out.masked_fill_(sums < least(sums.dtype), 0.0)
-    torch.hardshrink(out, torch.finfo(out.dtype).tiny, out=out)
+    torch.hardshrink(out, TINY[out.dtype], out=out)
 
 
 def to_elements(theta: Tensor, quotient: Tensor, scaled: Tensor, out: Tensor) -> None:

@@ -8,6 +8,7 @@
 A sum is -inf only where every child has theta = 0 or is -inf; it hands on no flow.
 """
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ from torch import Tensor
 
 # theta >= 1e-38 (float32) times E >= FLUSH is never denormal; sums above LEAST keep their digits.
 FLUSH, LEAST = 1e-250, 1e-230
+LOG_FLUSH = math.log(FLUSH) - 1  # exp and log of what underflows take many times as long
 PIECE = 1 << 20  # elements of a scratch tensor in the path by entries
 
 Entries = tuple[Tensor, Tensor, Tensor]
@@ -83,15 +85,15 @@ def forward(theta: Tensor, e: Tensor, alpha: float = 1.0) -> Wide:
     power = theta if alpha == 1 else theta**alpha
     # -inf - -inf would be NaN.
     largest = e.amax(1, keepdim=True).clamp_(min=torch.finfo(torch.float64).min)
-    scaled = (e - largest).mul_(alpha).exp_()
+    scaled = (e - largest).mul_(alpha).clamp_(min=LOG_FLUSH).exp_()
     torch.threshold_(scaled, FLUSH, 0.0)
     sums = power @ scaled
-    n = sums.log().div_(alpha).add_(largest)
     small = sums < LEAST
+    n = sums.clamp(min=LEAST).log_().div_(alpha).add_(largest)
     if bool(small.any()):
         # What no child supports is -inf; the others are few.
+        n.masked_fill_(small, -torch.inf)
         small &= (theta > 0).float() @ (~e.isneginf()).float() > 0
-        n.masked_fill_(sums == 0, -torch.inf)
     group, node, sample = entries = torch.nonzero(small, as_tuple=True)
     if len(group):
         n[entries] = torch.cat(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -66,9 +67,11 @@ def _mask(x: Tensor, missing_mask: Tensor | None) -> Tensor | None:
 
 def _pick(rows: Tensor, family: InputFamily) -> Tensor:
     variables = family.variables
-    first = int(variables[0])
-    if (variables == range(first, first + len(variables))).all():
-        return rows[first : first + len(variables)]
+    first, last = int(variables[0]), int(variables[-1])
+    if len(variables) == 1 or (
+        last - first + 1 == len(variables) and (np.diff(variables) == 1).all()
+    ):
+        return rows[first : last + 1]
     return rows[torch.from_numpy(variables).to(rows.device)]
 
 

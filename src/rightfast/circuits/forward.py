@@ -119,14 +119,16 @@ def three(rows: Tensor) -> Tensor:
 def _sums(state: State) -> None:
     """As fast as it goes; with a look at each piece if any sum was too small to be told.
 
-    Where that was so, the next pass starts with the careful way.
+    What was met decides how the next pass starts.
     """
     pool, bound = state.pool, state.bound
     if not pool.careful:
+        guard = pool.guard or bound.scaled is None
         for piece in bound.pieces:
-            _fast(piece, state.n, guard=False)
+            _fast(piece, state.n, guard)
         # False for NaN too, from children that are all -inf.
         pool.careful = not float(bound.sums.amin()) >= reference_sum.least(bound.sums.dtype)
+        pool.guard = bound.scaled is not None and reference_sum.slow(bound.scaled)
     if pool.careful:
         for number, piece in enumerate(bound.pieces):
             _careful(number, piece, state)
@@ -150,6 +152,7 @@ def _careful(number: int, piece: Piece, state: State) -> None:
     e = elements(piece, state.n)
     if reference_sum.impossible(three(piece.theta), e, three(piece.sums)):
         state.masked.add(number)
+        piece.n.masked_fill_(piece.sums < reference_sum.least(piece.sums.dtype), -torch.inf)
     else:
         _wide(number, piece, state)
 

@@ -80,6 +80,8 @@ class Bound:
     zeroed: slice
     """Rows of ``flows`` that must be 0 before a backward pass adds to them."""
     by_theta: Tensor | None
+    scaled: Tensor | None
+    """E of all pieces, if it is kept."""
     parameters_at: tuple[int, int] = (0, 0)
     pinned: list[Tensor] = field(default_factory=list)
 
@@ -118,8 +120,9 @@ class Pool:
     def __init__(self, plan: Plan, dtype: torch.dtype, device: torch.device) -> None:
         self.plan, self.dtype, self.device = plan, dtype, device
         self._free: list[Workspace] = []
-        self.careful = False
-        """Whether the last pass found sums too small for float32; it changes no result."""
+        self.guard, self.careful = False, False
+        """Whether the last pass found numbers that are slow, or sums too small for the fast way:
+        what the next pass starts with. No result depends on it."""
 
     def take(self) -> Workspace:
         """One that no other pass has."""
@@ -149,7 +152,8 @@ def _bind(plan: Plan, buffers: Buffers, batch: int, keep: bool) -> Bound:
     for number, family in enumerate(plan.sums):
         maker.add(number, family)
     by_theta = buffers.cut("by_theta", plan.num_sum_parameters) if keep else None
-    return Bound(batch, n, sums, maker.pieces, flows, _zeroed(plan), by_theta)
+    scaled = maker.scaled if keep else None
+    return Bound(batch, n, sums, maker.pieces, flows, _zeroed(plan), by_theta, scaled)
 
 
 def _zeroed(plan: Plan) -> slice:
