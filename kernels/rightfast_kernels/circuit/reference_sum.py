@@ -14,8 +14,9 @@ import math
 import torch
 from torch import Tensor
 
-# Denormal numbers take a CPU's products of matrices a hundred times as long, and results of exp that
-# underflow are slow too: arguments are bounded first, and what is below the second number becomes 0.
+# Denormal numbers take a CPU's products of matrices a hundred times as long, and results of exp
+# that underflow are slow too: arguments are bounded first, and what is below the second number
+# becomes 0.
 FLOOR = {
     dtype: (math.log(torch.finfo(dtype).tiny) + 1, 3 * torch.finfo(dtype).tiny)
     for dtype in (torch.float32, torch.float64)

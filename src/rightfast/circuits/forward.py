@@ -140,7 +140,10 @@ def _fast(piece: Piece, n: Tensor, guard: bool) -> None:
     assert theta is not None
     if e is None:
         e = piece.scaled
-        reference_product.forward(n, piece.factors, piece.scratch, piece.scaled_rows)
+        if piece.pair is not None:
+            torch.add(*piece.pair, out=piece.scaled_rows)
+        else:
+            reference_product.forward(n, piece.factors, piece.scratch, piece.scaled_rows)
     reference_sum.forward(theta, e, piece.shift, piece.scaled, piece.sums, piece.n, guard)
 
 

@@ -51,6 +51,8 @@ class Piece:
     factors: tuple[Rows, ...]
     source: Tensor | None
     """The elements themselves, where they are rows of the buffer."""
+    pair: tuple[Tensor, Tensor] | None
+    """The two factors of all elements, where they are views: the case of chains."""
     scratch: Tensor
     shift: Tensor
     scaled: Tensor
@@ -225,6 +227,7 @@ class _Maker:
             parameters=family.parameters,
             factors=factors,
             source=None,
+            pair=None,
             scratch=self.scratch[:size],
             shift=self._shape(self.shift[:groups], groups),
             scaled=self._shape(scaled, groups),
@@ -234,6 +237,9 @@ class _Maker:
         )
         if len(factors) == 1 and factors[0].view is not None:
             piece.source = self._shape(factors[0].view, groups)
+        views = [f.view for f in factors if f.view is not None and f.size == size]
+        if len(views) == len(factors) == 2:
+            piece.pair = (views[0], views[1])
         if family.parameters.index is not None:
             index = family.parameters.index[cut]
             piece.index = torch.from_numpy(index).to(self.buffers.device)

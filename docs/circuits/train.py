@@ -1,0 +1,185 @@
+"""Two models trained on real data, with their figures and pictures for docs/circuits.md.
+
+    python docs/circuits/train.py digits    scikit-learn's digits: a hidden Chow-Liu tree
+    python docs/circuits/train.py text      genesis.txt (King James Version, 1611): a hidden
+                                            Markov model of windows of 32 characters
+
+Test data: every fifth digit, every tenth window. The number of EM steps is chosen on a fifth (a
+tenth) of the training data, which is held back; then the model is trained anew on all of it, for
+as many steps. Pictures go beside this file. Needs matplotlib, and for digits scikit-learn.
+"""
+
+import argparse
+import math
+import time
+from pathlib import Path
+
+import matplotlib
+
+matplotlib.use("Agg")
+import matplotlib.pyplot as plt
+import torch
+
+from rightfast import circuits
+
+HERE = Path(__file__).parent
+PATIENCE = 5  # steps without a better validation score after which the choice is made
+
+
+def mean(circuit, x, batch=512):
+    """Mean log-likelihood of a sample."""
+    with torch.no_grad():
+        return sum(float(circuit(part).sum()) for part in x.split(batch)) / len(x)
+
+
+def full_batches(circuit, x, pseudocount):
+    """One step of full-batch EM."""
+    circuits.full_batch_em(circuit, x.split(512), pseudocount=pseudocount)
+
+
+def mini_batches(circuit, x, pseudocount, step, size=128):
+    """One pass of mini-batch EM over shuffled data, the steps of which shrink."""
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(step))
+    for part in order.split(size):
+        circuits.mini_batch_em(
+            circuit, x[part], step_size=0.5 / (1 + step / 3), pseudocount=pseudocount
+        )
+
+
+def choose_steps(build, update, train, held_back, most):
+    """The number of steps with the best validation score, and the curve (train, held back)."""
+    circuit, curve = build(), []
+    best, at = -math.inf, 0
+    for step in range(most):
+        update(circuit, train, step)
+        curve.append((mean(circuit, train), mean(circuit, held_back)))
+        print(f"step {step + 1}: train {curve[-1][0]:.2f}, held back {curve[-1][1]:.2f}", flush=True)
+        if curve[-1][1] > best:
+            best, at = curve[-1][1], step + 1
+        elif step + 1 - at >= PATIENCE:
+            break
+    return at, curve
+
+
+def final(build, update, train, steps):
+    """Trained anew on all training data."""
+    circuit, start = build(), time.perf_counter()
+    for step in range(steps):
+        update(circuit, train, step)
+    print(f"{steps} steps on all training data: {time.perf_counter() - start:.1f} s")
+    return circuit
+
+
+def draw_curve(curve, steps, name, unit):
+    """Training and validation score by step."""
+    figure, axes = plt.subplots(figsize=(5, 3), layout="constrained")
+    numbers = range(1, len(curve) + 1)
+    axes.plot(numbers, [a for a, _ in curve], label="training data")
+    axes.plot(numbers, [b for _, b in curve], label="held back")
+    axes.axvline(steps, color="0.7", linestyle=":", label=f"chosen: {steps}")
+    axes.set(xlabel="steps of EM", ylabel=unit)
+    axes.legend()
+    figure.savefig(HERE / f"{name}-curve.svg")
+
+
+def sheet(rows, name):
+    """Images [rows, columns, 8, 8] as one picture."""
+    high, wide = rows.shape[:2]
+    padded = torch.nn.functional.pad(rows, (1, 1, 1, 1), value=8)
+    picture = padded.permute(0, 2, 1, 3).reshape(high * 10, wide * 10)
+    plt.imsave(HERE / f"{name}.png", picture.repeat_interleave(3, 0).repeat_interleave(3, 1),
+               cmap="gray_r", vmin=0, vmax=16)  # fmt: skip
+
+
+def digits(latents=16, pseudocount=1.0):
+    """64 variables of 17 levels."""
+    from sklearn.datasets import load_digits
+
+    data = torch.from_numpy(load_digits().data).long()
+    test = torch.arange(len(data)) % 5 == 0
+    train, test = data[~test], data[test]
+    inner = torch.arange(len(train)) % 5 == 0
+    dist = circuits.Categorical(17)
+
+    def build(seen=train):
+        tree = circuits.chow_liu_tree(seen, num_bins=17)
+        return circuits.compile(circuits.hclt(parents=tree, num_latents=latents, dist=dist))
+
+    def update(circuit, x, step):
+        full_batches(circuit, x, pseudocount)
+
+    print(f"hidden Chow-Liu tree, {latents} latents, pseudocount {pseudocount}")
+    steps, curve = choose_steps(lambda: build(train[~inner]), update, train[~inner], train[inner], 150)
+    draw_curve(curve, steps, "digits", "log-likelihood of a digit, nats")
+    circuit = final(build, update, train, steps)
+    print(f"test: {mean(circuit, test):.2f} nats a digit")
+    sheet(circuits.sample(circuit, 30, 0).view(3, 10, 8, 8).float(), "digits-samples")
+    given = test[:10]
+    missing = torch.zeros(64, dtype=torch.bool)
+    missing[32:] = True  # the lower half
+    drawn = [circuits.conditional_sample(circuit, given, missing, seed) for seed in range(3)]
+    hidden = given.masked_fill(missing, 8)
+    rows = torch.stack([given, hidden, *drawn]).view(5, 10, 8, 8).float()
+    sheet(rows, "digits-inpainted")
+    path = HERE / "digits.safetensors"
+    circuits.save(circuit, path)
+    assert mean(circuits.load(path), test) == mean(circuit, test)
+    path.unlink()
+
+
+def text(latents=128, pseudocount=0.01, length=32):
+    """Windows that follow each other, of the characters that occur."""
+    book = (HERE / "genesis.txt").read_text(encoding="utf-8").replace("\n", " ")
+    symbols = sorted(set(book))
+    codes = torch.tensor([symbols.index(c) for c in book])
+    windows = codes[: len(codes) // length * length].view(-1, length)
+    test = torch.arange(len(windows)) % 10 == 0
+    train, test = windows[~test], windows[test]
+    inner = torch.arange(len(train)) % 10 == 0
+    bits = -1 / (length * math.log(2))
+    print(f"{len(codes)} characters, {len(symbols)} symbols, {len(test)} test windows")
+    print(f"unigram {unigram(train, test, len(symbols)):.2f}, bigram "
+          f"{bigram(train, test, len(symbols)):.2f} bits a character")  # fmt: skip
+    dist = circuits.Categorical(len(symbols))
+
+    def build():
+        return circuits.compile(circuits.hmm(length, latents, dist))
+
+    def update(circuit, x, step):
+        mini_batches(circuit, x, pseudocount, step)
+
+    print(f"hidden Markov model, {latents} latents")
+    steps, curve = choose_steps(build, update, train[~inner], train[inner], 40)
+    curve = [(a * bits, b * bits) for a, b in curve]
+    draw_curve(curve, steps, "text", "bits a character")
+    circuit = final(build, update, train, steps)
+    print(f"test: {mean(circuit, test) * bits:.2f} bits a character")
+    for row in circuits.sample(circuit, 5, 0).tolist():
+        print("sample: " + "".join(symbols[i] for i in row))
+
+
+def unigram(train, test, symbols):
+    """Bits a character of single characters' frequencies, one count added to each."""
+    counts = torch.bincount(train.flatten(), minlength=symbols).double() + 1
+    return float(-(counts / counts.sum()).log2()[test].mean())
+
+
+def bigram(train, test, symbols):
+    """Of a character after another; the first of a window by its frequency."""
+    counts = torch.ones(symbols, symbols, dtype=torch.float64)
+    pairs = (train[:, :-1] * symbols + train[:, 1:]).flatten()
+    counts += torch.bincount(pairs, minlength=symbols**2).view(symbols, symbols)
+    logs = (counts / counts.sum(1, keepdim=True)).log2()
+    first = torch.bincount(train.flatten(), minlength=symbols).double() + 1
+    start = (first / first.sum()).log2()[test[:, 0]]
+    return float(-(start.sum() + logs[test[:, :-1], test[:, 1:]].sum()) / test.numel())
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("what", choices=("digits", "text"))
+    parser.add_argument("--latents", type=int)
+    parser.add_argument("--pseudocount", type=float)
+    options = vars(parser.parse_args())
+    task = {"digits": digits, "text": text}[options.pop("what")]
+    task(**{name: value for name, value in options.items() if value is not None})
