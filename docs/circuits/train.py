@@ -53,7 +53,9 @@ def choose_steps(build, update, train, held_back, most):
     for step in range(most):
         update(circuit, train, step)
         curve.append((mean(circuit, train), mean(circuit, held_back)))
-        print(f"step {step + 1}: train {curve[-1][0]:.2f}, held back {curve[-1][1]:.2f}", flush=True)
+        print(
+            f"step {step + 1}: train {curve[-1][0]:.2f}, held back {curve[-1][1]:.2f}", flush=True
+        )
         if curve[-1][1] > best:
             best, at = curve[-1][1], step + 1
         elif step + 1 - at >= PATIENCE:
@@ -109,7 +111,9 @@ def digits(latents=16, pseudocount=1.0):
         full_batches(circuit, x, pseudocount)
 
     print(f"hidden Chow-Liu tree, {latents} latents, pseudocount {pseudocount}")
-    steps, curve = choose_steps(lambda: build(train[~inner]), update, train[~inner], train[inner], 150)
+    steps, curve = choose_steps(
+        lambda: build(train[~inner]), update, train[~inner], train[inner], 150
+    )
     draw_curve(curve, steps, "digits", "log-likelihood of a digit, nats")
     circuit = final(build, update, train, steps)
     print(f"test: {mean(circuit, test):.2f} nats a digit")

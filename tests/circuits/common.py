@@ -201,6 +201,10 @@ STRUCTURES = {
     "scrambled": scrambled,
 }  # fmt: skip
 
+# Half of the structures also without zeros: what these change is seen on every structure with them.
+POSITIVE = ["hmm", "hclt-tree", "pd", "rat", "ragged", "not-structured", "shared"]
+CASES = [(name, True) for name in STRUCTURES] + [(name, False) for name in POSITIVE]
+
 
 def build(name, seed=0, dtype=torch.float64, zeros=False, share=0.35):
     """(circuit, all assignments); with ``zeros`` that share of the probabilities is 0."""

@@ -8,10 +8,10 @@ from rightfast.circuits.nodes import InputNodes, ProductNodes, SumNodes
 from rightfast.circuits.options import Pass
 from rightfast.circuits.structures import hclt, hmm
 
-from .common import BINARY, STRUCTURES, assert_close, build, dense, oracle, root_of
+from .common import BINARY, CASES, POSITIVE, STRUCTURES, assert_close, build, dense, oracle, root_of
 
 every = pytest.mark.parametrize("name", STRUCTURES)
-zeros = pytest.mark.parametrize("with_zeros", [False, True], ids=["positive", "zeros"])
+zeros = pytest.mark.parametrize(("name", "with_zeros"), CASES)
 OPTIONS = [{}, {"algorithm": "mpe"}, {"algorithm": "general_ll", "alpha": 2.5}]
 algorithms = pytest.mark.parametrize("options", OPTIONS, ids=str)
 
@@ -25,7 +25,6 @@ def sum_part(circuit, flat):
     return flat[: circuit.plan.num_sum_parameters]
 
 
-@every
 @zeros
 @algorithms
 def test_parameter_flows_are_derivatives_by_the_logs(name, with_zeros, options):
@@ -42,7 +41,6 @@ def test_parameter_flows_are_derivatives_by_the_logs(name, with_zeros, options):
     assert_close(sum_part(circuit, circuit.flows), expected)
 
 
-@every
 @zeros
 @algorithms
 def test_flows_of_nodes_parameters_and_leaves_agree(name, with_zeros, options):
@@ -90,7 +88,6 @@ def test_leaf_statistics_are_counts(name):
         assert_close(found, expected)
 
 
-@every
 @zeros
 @pytest.mark.parametrize("options", [{}, {"algorithm": "general_ll", "alpha": 0.7}], ids=str)
 def test_flows_in_log_space(name, with_zeros, options):
@@ -122,7 +119,6 @@ def test_log_flows_do_not_underflow():
     assert_close(log_flow.double(), exact.backward().rows[exact.rows(leaf)[1]].log(), 1e-5)
 
 
-@every
 @zeros
 def test_tempered_flows(name, with_zeros):
     """F = sum_b f theta^(1/T) exp(e / T - n_T), with the untempered f."""
@@ -150,7 +146,7 @@ def test_tempered_flows(name, with_zeros):
     assert_close(sum_part(circuit, circuit.flows), expected)
 
 
-@every
+@pytest.mark.parametrize("name", POSITIVE)
 @algorithms
 def test_gradcheck(name, options):
     circuit, x = build(name)

@@ -36,7 +36,7 @@ def test_float32_is_that_of_float64(name):
 
 
 @every
-@zeros
+@pytest.mark.parametrize("with_zeros", [True])
 @pytest.mark.parametrize("options", OPTIONS, ids=str)
 def test_other_algorithms(name, with_zeros, options):
     circuit, x = build(name, zeros=with_zeros)
@@ -46,7 +46,7 @@ def test_other_algorithms(name, with_zeros, options):
 
 
 @every
-@zeros
+@pytest.mark.parametrize("with_zeros", [True])
 def test_missing_values_are_summed_out(name, with_zeros):
     circuit, x = build(name, zeros=with_zeros)
     missing = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.5

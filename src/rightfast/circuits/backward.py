@@ -11,10 +11,10 @@ from rightfast_kernels.circuit import (
 )
 from torch import Tensor
 
+from rightfast.circuits.binding import Piece, input_slices
 from rightfast.circuits.forward import State, elements, input_parameters, three
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily
-from rightfast.circuits.workspace import Piece, input_slices
 
 
 @dataclass(frozen=True)

@@ -12,17 +12,11 @@ from rightfast_kernels.circuit import (
 from rightfast_kernels.circuit.reference_wide import Wide
 from torch import Tensor
 
+from rightfast.circuits.binding import Bound, Piece, bind_parameters, input_slices
 from rightfast.circuits.evidence import Evidence
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily, Plan
-from rightfast.circuits.workspace import (
-    Bound,
-    Piece,
-    Pool,
-    Workspace,
-    bind_parameters,
-    input_slices,
-)
+from rightfast.circuits.workspace import Pool, Workspace
 
 
 @dataclass

@@ -7,10 +7,10 @@ of the maxima. The walk goes layer by layer for all samples together.
 import torch
 from torch import Tensor
 
+from rightfast.circuits.binding import Piece
 from rightfast.circuits.forward import State, input_parameters
 from rightfast.circuits.leaves.base import draw_categories
 from rightfast.circuits.plan import ONE, InputFamily, SumFamily
-from rightfast.circuits.workspace import Piece
 
 PIECE = 1 << 20  # elements of a scratch tensor
 
