@@ -4,9 +4,10 @@
     python docs/circuits/train.py text      genesis.txt (King James Version, 1611): a hidden
                                             Markov model of windows of 32 characters
 
-Test data: every fifth digit, every tenth window. The number of EM steps is chosen on a fifth (a
-tenth) of the training data, which is held back; then the model is trained anew on all of it, for
-as many steps. Pictures go beside this file. Needs matplotlib, and for digits scikit-learn.
+Test data: every fifth digit, every tenth window. The number of passes of mini-batch EM is chosen on
+a fifth (a tenth) of the training data, which is held back; then the model is trained anew on all
+of it, for as many passes. Pictures go beside this file. Needs matplotlib, and for digits
+scikit-learn.
 """
 
 import argparse
@@ -23,7 +24,7 @@ import torch
 from rightfast import circuits
 
 HERE = Path(__file__).parent
-PATIENCE = 5  # steps without a better validation score after which the choice is made
+PATIENCE = 8  # passes without a better validation score after which the choice is made
 
 
 def mean(circuit, x, batch=512):
@@ -32,29 +33,27 @@ def mean(circuit, x, batch=512):
         return sum(float(circuit(part).sum()) for part in x.split(batch)) / len(x)
 
 
-def full_batches(circuit, x, pseudocount):
-    """One step of full-batch EM."""
-    circuits.full_batch_em(circuit, x.split(512), pseudocount=pseudocount)
+def mini_batches(circuit, x, number, *, pseudocount, first, half, size=128):
+    """One pass of mini-batch EM over shuffled data.
 
-
-def mini_batches(circuit, x, pseudocount, step, size=128):
-    """One pass of mini-batch EM over shuffled data, the steps of which shrink."""
-    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(step))
-    for part in order.split(size):
-        circuits.mini_batch_em(
-            circuit, x[part], step_size=0.5 / (1 + step / 3), pseudocount=pseudocount
-        )
+    The steps are ``first`` in the first pass, and half of that after ``half`` of them. What is
+    left over when all batches are full waits for the next pass.
+    """
+    order = torch.randperm(len(x), generator=torch.Generator().manual_seed(number))
+    step_size = first / (1 + number / half)
+    for part in order[: len(x) // size * size].split(size):
+        circuits.mini_batch_em(circuit, x[part], step_size=step_size, pseudocount=pseudocount)
 
 
 def choose_steps(build, update, train, held_back, most):
-    """The number of steps with the best validation score, and the curve (train, held back)."""
+    """The number of passes with the best validation score, and the curve (train, held back)."""
     circuit, curve = build(), []
     best, at = -math.inf, 0
     for step in range(most):
         update(circuit, train, step)
         curve.append((mean(circuit, train), mean(circuit, held_back)))
         print(
-            f"step {step + 1}: train {curve[-1][0]:.2f}, held back {curve[-1][1]:.2f}", flush=True
+            f"pass {step + 1}: train {curve[-1][0]:.2f}, held back {curve[-1][1]:.2f}", flush=True
         )
         if curve[-1][1] > best:
             best, at = curve[-1][1], step + 1
@@ -68,7 +67,7 @@ def final(build, update, train, steps):
     circuit, start = build(), time.perf_counter()
     for step in range(steps):
         update(circuit, train, step)
-    print(f"{steps} steps on all training data: {time.perf_counter() - start:.1f} s")
+    print(f"{steps} passes over all training data: {time.perf_counter() - start:.1f} s")
     return circuit
 
 
@@ -79,7 +78,7 @@ def draw_curve(curve, steps, name, unit):
     axes.plot(numbers, [a for a, _ in curve], label="training data")
     axes.plot(numbers, [b for _, b in curve], label="held back")
     axes.axvline(steps, color="0.7", linestyle=":", label=f"chosen: {steps}")
-    axes.set(xlabel="steps of EM", ylabel=unit)
+    axes.set(xlabel="passes of EM", ylabel=unit)
     axes.legend()
     figure.savefig(HERE / f"{name}-curve.svg")
 
@@ -93,7 +92,7 @@ def sheet(rows, name):
                cmap="gray_r", vmin=0, vmax=16)  # fmt: skip
 
 
-def digits(latents=16, pseudocount=1.0):
+def digits(latents=24, pseudocount=0.05):
     """64 variables of 17 levels."""
     from sklearn.datasets import load_digits
 
@@ -107,8 +106,8 @@ def digits(latents=16, pseudocount=1.0):
         tree = circuits.chow_liu_tree(seen, num_bins=17)
         return circuits.compile(circuits.hclt(parents=tree, num_latents=latents, dist=dist))
 
-    def update(circuit, x, step):
-        full_batches(circuit, x, pseudocount)
+    def update(circuit, x, number):
+        mini_batches(circuit, x, number, pseudocount=pseudocount, first=0.3, half=10)
 
     print(f"hidden Chow-Liu tree, {latents} latents, pseudocount {pseudocount}")
     steps, curve = choose_steps(
@@ -149,8 +148,8 @@ def text(latents=128, pseudocount=0.01, length=32):
     def build():
         return circuits.compile(circuits.hmm(length, latents, dist))
 
-    def update(circuit, x, step):
-        mini_batches(circuit, x, pseudocount, step)
+    def update(circuit, x, number):
+        mini_batches(circuit, x, number, pseudocount=pseudocount, first=0.5, half=3)
 
     print(f"hidden Markov model, {latents} latents")
     steps, curve = choose_steps(build, update, train[~inner], train[inner], 40)
