@@ -74,7 +74,8 @@ class Circuit(nn.Module):
 
         ``algorithm``, ``alpha`` and ``temperature`` as `Pass` has them. ``missing_mask``, True
         where a value is missing, marginalises it; for "mpe" it takes the leaf's maximum.
-        Differentiable by ``parameters_flat`` where gradients are enabled.
+        Differentiable by ``parameters_flat`` where gradients are enabled, but not with a
+        temperature, whose flows are no derivatives.
 
         Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
         """
