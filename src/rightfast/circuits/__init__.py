@@ -11,6 +11,7 @@ circuit(x)  # log-likelihoods, differentiable
 from rightfast.circuits.circuit import Circuit, compile
 from rightfast.circuits.distributed import reduce_flows
 from rightfast.circuits.em import em_step, full_batch_em, mini_batch_em
+from rightfast.circuits.free import FreeParameters
 from rightfast.circuits.leaves import (
     Bernoulli,
     Categorical,
@@ -36,6 +37,7 @@ __all__ = [
     "Circuit",
     "DiscretizedLogistic",
     "Distribution",
+    "FreeParameters",
     "Gaussian",
     "chow_liu_tree",
     "compile",

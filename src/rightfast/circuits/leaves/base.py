@@ -78,6 +78,14 @@ class Distribution(ABC):
         """The parameters ``step_size`` of the way from the old to the new ones."""
 
     @abstractmethod
+    def to_free(self, parameters: Tensor) -> Tensor:
+        """Real numbers without constraints that `from_free` takes to these: [..., P] each."""
+
+    @abstractmethod
+    def from_free(self, free: Tensor) -> Tensor:
+        """Parameters from any real numbers, differentiable: [..., P] each."""
+
+    @abstractmethod
     def mode(self, parameters: Tensor) -> Tensor:
         """The most likely value: [..., P] -> [...]; categories as int64."""
 

@@ -60,6 +60,12 @@ class Bernoulli(Distribution):
     def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
         return torch.lerp(old, new, step_size)
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        return parameters.logit(eps=torch.finfo(parameters.dtype).eps)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free.sigmoid()
+
     def mode(self, parameters: Tensor) -> Tensor:
         return (parameters.squeeze(-1) > 0.5).long()
 

@@ -70,6 +70,12 @@ class Categorical(Distribution):
     def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
         return torch.lerp(old, new, step_size)
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        return parameters.clamp(min=torch.finfo(parameters.dtype).tiny).log()
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free.softmax(-1)
+
     def mode(self, parameters: Tensor) -> Tensor:
         return parameters.argmax(-1)
 

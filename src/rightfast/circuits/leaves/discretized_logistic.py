@@ -127,6 +127,12 @@ class DiscretizedLogistic(Distribution):
         scale = torch.lerp(old[..., 1].log(), new[..., 1].log(), step_size).exp()
         return torch.where(new == old, old, torch.stack([mean, scale], -1))
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return torch.cat([free[..., :1], free[..., 1:].exp()], -1)
+
     def mode(self, parameters: Tensor) -> Tensor:
         return self.log_probabilities(parameters).argmax(-1)
 

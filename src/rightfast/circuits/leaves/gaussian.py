@@ -89,6 +89,12 @@ class Gaussian(Distribution):
         blended = torch.stack([mean, deviation], -1)
         return torch.where(new == old, old, blended)
 
+    def to_free(self, parameters: Tensor) -> Tensor:
+        return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return torch.cat([free[..., :1], free[..., 1:].exp()], -1)
+
     def mode(self, parameters: Tensor) -> Tensor:
         return parameters[..., 0]
 
