@@ -1,0 +1,184 @@
+"""`compile` and `Circuit`: a plan, its parameters, and the passes over them."""
+
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from rightfast.circuits import backward, evidence, forward
+from rightfast.circuits.autograd import LogLikelihood
+from rightfast.circuits.backward import Flows
+from rightfast.circuits.compilation import make_plan
+from rightfast.circuits.forward import State
+from rightfast.circuits.nodes import CircuitNodes
+from rightfast.circuits.options import Algorithm, Pass
+from rightfast.circuits.plan import Plan
+from rightfast.circuits.workspace import Pool
+
+DTYPES = (torch.float32, torch.float64)
+
+
+def compile(
+    root: CircuitNodes,
+    *,
+    device: torch.device | str = "cpu",
+    dtype: torch.dtype = torch.float32,
+    seed: int = 0,
+) -> "Circuit":
+    """The circuit below ``root``, ready to compute.
+
+    Nodes that have no parameters yet get random ones, which depend on ``seed`` alone. A product
+    or an input as the root becomes the only child of a sum. Raises TypeError or ValueError for a
+    root that is not one node, or a dtype other than float32 and float64.
+    """
+    if dtype not in DTYPES:
+        raise ValueError(f"dtype must be one of {list(DTYPES)}, got {dtype}")
+    plan = make_plan(root)
+    return Circuit(plan, initial_parameters(plan, seed).to(device=device, dtype=dtype))
+
+
+class Circuit(nn.Module):
+    """A compiled probabilistic circuit.
+
+    ``parameters_flat`` holds all parameters, probabilities first; ``flows`` the parameter flows
+    that `backward` has added up since `zero_flows`. Both are flat; `place` finds a node's part.
+    """
+
+    flows: Tensor
+
+    def __init__(self, plan: Plan, parameters: Tensor) -> None:
+        super().__init__()
+        self.plan = plan
+        self.parameters_flat = nn.Parameter(parameters)
+        self.register_buffer("flows", parameters.new_zeros(plan.num_statistics), persistent=False)
+        self.state: State | None = None
+        """What the last pass left, for `backward`."""
+        self._pool: Pool | None = None
+
+    @property
+    def num_variables(self) -> int:
+        """Columns of the data."""
+        return self.plan.num_variables
+
+    def forward(
+        self,
+        x: Tensor,
+        algorithm: Algorithm = "ll",
+        *,
+        alpha: float = 1.0,
+        temperature: float = 1.0,
+        missing_mask: Tensor | None = None,
+    ) -> Tensor:
+        """Log-likelihoods of ``x`` [batch, variables]: [batch]; -inf for what is impossible.
+
+        ``algorithm``, ``alpha`` and ``temperature`` as `Pass` has them. ``missing_mask``, True
+        where a value is missing, marginalises it; for "mpe" it takes the leaf's maximum.
+        Differentiable by ``parameters_flat`` where gradients are enabled, but not with a
+        temperature, whose flows are no derivatives.
+
+        Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
+        """
+        options = Pass(algorithm, alpha, temperature)
+        found = evidence.read(self.plan, x, missing_mask, self.dtype, self.device)
+        return self.evaluate(found, options, self.parameters_flat)
+
+    def evaluate(self, found: evidence.Evidence, options: Pass, parameters: Tensor) -> Tensor:
+        """Log-likelihoods with other parameters than the circuit's own, flat as these."""
+        self.state = None  # its buffers serve this pass
+        if torch.is_grad_enabled() and parameters.requires_grad and options.temperature == 1:
+            out, self.state = LogLikelihood.call(self, found, options, parameters)
+            return out
+        self.state = self.run(found, options, parameters.detach())
+        return self.state.log_likelihood()
+
+    @torch.no_grad()
+    def run(
+        self, found: evidence.Evidence, options: Pass, parameters: Tensor | None = None
+    ) -> State:
+        """A forward pass whose state is the caller's alone."""
+        theta = self.parameters_flat.detach() if parameters is None else parameters
+        return forward.run(self.plan, theta, found, options, self._workspaces())
+
+    def _workspaces(self) -> Pool:
+        pool = self._pool
+        if pool is None or (pool.device, pool.dtype) != (self.device, self.dtype):
+            pool = self._pool = Pool(self.plan, self.dtype, self.device)
+        return pool
+
+    @torch.no_grad()
+    def backward(self, weights: Tensor | None = None, *, log_space: bool = False) -> Flows:
+        """Flows of the last pass, added to `flows`.
+
+        ``weights`` [batch], not negative, are the samples' weights; by default 1. With
+        ``log_space`` the flows of the rows are logs. Raises RuntimeError without a forward pass
+        before, or after a change of the parameters; ValueError for weights that do not fit.
+        """
+        if self.state is None:
+            raise RuntimeError("backward needs a forward pass: call the circuit with data first")
+        state = self.state
+        options = replace(state.options, log_space=log_space)
+        root_flow = self._weights(weights, state.evidence.batch)
+        return backward.run(state, root_flow, options, statistics=self.flows)
+
+    def _weights(self, weights: Tensor | None, batch: int) -> Tensor:
+        if weights is None:
+            return torch.ones(batch, dtype=self.dtype, device=self.device)
+        found = torch.as_tensor(weights).detach().to(device=self.device, dtype=self.dtype)
+        if found.shape != (batch,):
+            raise ValueError(f"weights must have the shape [{batch}], got {list(found.shape)}")
+        if not bool(((found >= 0) & found.isfinite()).all()):
+            raise ValueError("weights must be finite and not negative")
+        return found
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what a pass has left: copies and pickles start afresh."""
+        return {**self.__dict__, "state": None, "_pool": None}
+
+    def zero_flows(self) -> None:
+        """Forgets the parameter flows."""
+        self.flows.zero_()
+
+    @property
+    def dtype(self) -> torch.dtype:
+        """Of the parameters and of all that is computed."""
+        return self.parameters_flat.dtype
+
+    @property
+    def device(self) -> torch.device:
+        """Where the parameters are."""
+        return self.parameters_flat.device
+
+    def place(self, node: CircuitNodes) -> slice:
+        """Where the parameters of inputs or sums are in ``parameters_flat``."""
+        source = getattr(node, "source", None)
+        for place in self.plan.placements:
+            if place.owner is source:
+                return slice(place.offset, place.offset + place.size)
+        raise ValueError(f"{node!r} is not in this circuit, or has no parameters")
+
+    def rows(self, node: CircuitNodes) -> Tensor:
+        """The rows of inputs or sums in `Flows.rows` and in ``state.n``."""
+        found = self.plan.rows_of.get(id(node))
+        if found is None:
+            raise ValueError(f"{node!r} is not in this circuit, or is a product, which has no rows")
+        return torch.from_numpy(found)
+
+    def extra_repr(self) -> str:
+        return (
+            f"{self.plan.num_variables} variables, {self.plan.num_parameters} parameters, "
+            f"{len(self.plan.layers)} layers"
+        )
+
+
+def initial_parameters(plan: Plan, seed: int) -> Tensor:
+    """Given or random parameters, flat, float64 on the CPU."""
+    generator = torch.Generator().manual_seed(seed)
+    flat = torch.empty(plan.num_parameters, dtype=torch.float64)
+    for place in plan.placements:
+        owner, size = place.owner, place.size
+        values = owner.parameters
+        if values is None:
+            values = owner.initial(generator)
+        flat[place.offset : place.offset + size] = values.reshape(-1)
+    return flat

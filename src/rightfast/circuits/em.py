@@ -1,0 +1,136 @@
+"""Expectation-maximisation: parameter flows become parameters.
+
+    theta' = (1 - eta) theta + eta (F + kappa / |ch|) / (sum F + kappa)
+
+kappa, the pseudocount, is spread over the edges of each sum node (with keep_zero_params over
+those that are not 0); a node without flow keeps its parameters when kappa is 0.
+"""
+
+import math
+from collections.abc import Iterable
+
+import torch
+from torch import Tensor
+
+from rightfast.circuits.circuit import Circuit
+from rightfast.circuits.forward import input_parameters
+from rightfast.circuits.leaves.categorical import normalised
+from rightfast.circuits.plan import Simplex
+
+Batch = Tensor | tuple[Tensor, Tensor | None]
+
+
+@torch.no_grad()
+def em_step(
+    circuit: Circuit,
+    step_size: float = 1.0,
+    pseudocount: float = 0.0,
+    keep_zero_params: bool = True,
+) -> None:
+    """One M-step with the flows that `Circuit.backward` has added up; they stay as they are.
+
+    ``step_size`` in (0, 1]: 1 forgets the old parameters. ``keep_zero_params``: parameters that
+    are 0 stay so; otherwise the pseudocount revives them. Raises ValueError for other numbers.
+    """
+    if not (math.isfinite(step_size) and 0 < step_size <= 1):
+        raise ValueError(f"step_size must lie in (0, 1], got {step_size}")
+    if not (math.isfinite(pseudocount) and pseudocount >= 0):
+        raise ValueError(f"pseudocount must be a finite number, not negative, got {pseudocount}")
+    flat, flows = circuit.parameters_flat, circuit.flows
+    for simplex in circuit.plan.simplices:
+        _update_sums(flat, flows, simplex, step_size, pseudocount, keep_zero_params)
+    for family in circuit.plan.inputs:
+        dist, where = family.dist, family.statistics
+        one = slice(0, family.groups if where.stride else 1)
+        old = input_parameters(family, flat, one, dist.num_parameters)
+        shape = (one.stop, family.nodes, dist.num_statistics)
+        counts = flows.as_strided(shape, (where.stride, shape[2], 1), where.offset)
+        new = dist.m_step(old, counts, pseudocount, keep_zero_params)
+        old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
+
+
+def _update_sums(
+    flat: Tensor,
+    flows: Tensor,
+    simplex: Simplex,
+    step_size: float,
+    pseudocount: float,
+    keep_zero_params: bool,
+) -> None:
+    if simplex.segments is None:
+        part = slice(simplex.offset, simplex.offset + simplex.rows * simplex.children)
+        old = flat[part].view(simplex.rows, simplex.children)
+        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
+    else:
+        part = slice(simplex.offset, simplex.offset + len(simplex.segments))
+        old = flat[part]
+        segments = torch.from_numpy(simplex.segments).to(flat.device)
+        new = _normalised_by_segment(
+            old, flows[part], segments, simplex.rows, pseudocount, keep_zero_params
+        )
+    if step_size != 1:
+        new = torch.lerp(old, new, step_size)
+    # Denormal numbers would make every later product of matrices many times slower.
+    tiny = torch.finfo(flat.dtype).tiny
+    old.copy_(torch.threshold(new, tiny, 0.0))
+
+
+def _normalised_by_segment(
+    old: Tensor,
+    flows: Tensor,
+    segments: Tensor,
+    rows: int,
+    pseudocount: float,
+    keep_zero_params: bool,
+) -> Tensor:
+    counts: Tensor = flows
+    if pseudocount:
+        alive: Tensor = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
+        number = flows.new_zeros(rows).index_add_(0, segments, alive.to(flows.dtype))
+        counts = flows + alive * (pseudocount / number[segments])
+    total: Tensor = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
+    return torch.where(total > 0, counts / total, old)
+
+
+@torch.no_grad()
+def mini_batch_em(
+    circuit: Circuit,
+    x: Tensor,
+    *,
+    step_size: float,
+    pseudocount: float = 0.0,
+    keep_zero_params: bool = True,
+    missing_mask: Tensor | None = None,
+    weights: Tensor | None = None,
+) -> Tensor:
+    """One EM step on one batch, whose log-likelihoods [batch] are returned."""
+    values: Tensor = circuit(x, missing_mask=missing_mask)
+    circuit.zero_flows()
+    circuit.backward(weights)
+    em_step(circuit, step_size, pseudocount, keep_zero_params)
+    return values
+
+
+@torch.no_grad()
+def full_batch_em(
+    circuit: Circuit,
+    batches: Iterable[Batch],
+    *,
+    pseudocount: float = 0.0,
+    keep_zero_params: bool = True,
+) -> float:
+    """One EM step on all batches together: tensors, or (tensor, missing_mask or None) pairs.
+
+    Returns the sum of the log-likelihoods under the parameters before the step. Without a
+    pseudocount no step lowers it.
+    """
+    circuit.zero_flows()
+    total, batch = 0.0, None
+    for batch in batches:
+        x, missing = batch if isinstance(batch, tuple) else (batch, None)
+        total += float(circuit(x, missing_mask=missing).sum(dtype=torch.float64))
+        circuit.backward()
+    if batch is None:
+        raise ValueError("full_batch_em got no batch: an iterator may be used up, give a list")
+    em_step(circuit, 1.0, pseudocount, keep_zero_params)
+    return total

@@ -1,0 +1,82 @@
+"""Bernoulli: the probability of a 1."""
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from rightfast.circuits.leaves.base import Distribution, fold_shared
+from rightfast.circuits.leaves.categorical import normalised
+
+
+@dataclass(frozen=True)
+class Bernoulli(Distribution):
+    """One parameter a node, the probability of 1. Statistics: the flows of 0 and of 1."""
+
+    @property
+    def num_parameters(self) -> int:
+        return 1
+
+    @property
+    def num_statistics(self) -> int:
+        return 2
+
+    @property
+    def num_categories(self) -> int:
+        return 2
+
+    def initial(self, num_nodes: int, generator: torch.Generator) -> Tensor:
+        return 0.1 + 0.8 * torch.rand((num_nodes, 1), generator=generator, dtype=torch.float64)
+
+    def check_parameters(self, parameters: Tensor) -> None:
+        if (parameters < 0).any() or (parameters > 1).any():
+            raise ValueError("the parameter of a Bernoulli is a probability, between 0 and 1")
+
+    def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> None:
+        one = x.unsqueeze(1) == 1
+        torch.where(one, parameters, 1 - parameters, out=out)
+        out.log_()
+
+    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+        both = flows @ self.statistics_of(x).to(flows.dtype)
+        statistics += both.sum(0, keepdim=True) if fold_shared(flows, statistics) else both
+
+    def statistics_of(self, x: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(x, 2)
+
+    def expected(self, parameters: Tensor) -> Tensor:
+        return torch.cat([1 - parameters, parameters], -1)
+
+    def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
+        by = torch.where(self.expected(parameters) > 0, statistics / self.expected(parameters), 0)
+        torch.sub(by[..., 1:], by[..., :1], out=out)
+
+    def m_step(
+        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
+    ) -> Tensor:
+        both = self.expected(parameters)
+        return normalised(both, statistics, pseudocount, keep_zero_params)[..., 1:]
+
+    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
+        return torch.lerp(old, new, step_size)
+
+    def to_free(self, parameters: Tensor) -> Tensor:
+        return parameters.logit(eps=torch.finfo(parameters.dtype).eps)
+
+    def from_free(self, free: Tensor) -> Tensor:
+        return free.sigmoid()
+
+    def mode(self, parameters: Tensor) -> Tensor:
+        return (parameters.squeeze(-1) > 0.5).long()
+
+    def log_mode(self, parameters: Tensor) -> Tensor:
+        return torch.maximum(parameters, 1 - parameters).squeeze(-1).log()
+
+    def sample(self, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        uniform = torch.rand(
+            len(parameters), generator=generator, dtype=torch.float64, device=generator.device
+        ).to(parameters.device)
+        return (uniform < parameters.squeeze(-1)).long()
+
+    def probabilities(self, parameters: Tensor) -> Tensor:
+        return self.expected(parameters)

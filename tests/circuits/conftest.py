@@ -1,0 +1,12 @@
+"""One thread: the circuits are small, and several test processes share the cores."""
+
+import pytest
+import torch
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_thread():
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
