@@ -46,7 +46,8 @@ def opaque(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Outside of a capture that is all it does. While a pass is captured, its tensors are checked
     like those of any operator, and a `Tape` replays the call as a whole, with the same arguments.
-    It must read no value on the host, and must not write to a tensor that is fed.
+    It must read no value on the host, and must not write to a tensor that is fed. A launch by
+    `launchable` needs no such call.
     """
     if not _active.watches:
         return function(*args, **kwargs)
