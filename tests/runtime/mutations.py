@@ -1,7 +1,7 @@
 """Break the runtime in one place at a time and expect the test of that class of error to turn red.
 
     python tests/runtime/mutations.py [WORD ...]   run those whose line has a WORD, or all
-    python tests/runtime/mutations.py --table      print the table of docs/runtime.md
+    python tests/runtime/mutations.py --table      print the table of docs/runtime-classes.md
 
 Each mutation is one replacement in a copy of `src/rightfast`; the copy is what the test imports.
 """
@@ -29,7 +29,7 @@ class Mutation(NamedTuple):
     module: str
     old: str
     new: str
-    test: str  # file::test
+    test: str  # file::test or file::class::test, as pytest takes it
     gpu: bool
 
 
@@ -55,10 +55,10 @@ def outcome(mutation: Mutation, folder: Path) -> str:
     target.write_text(text.replace(mutation.old, mutation.new), encoding="utf-8")
     start.write_text(start.read_text(encoding="utf-8") + MARK, encoding="utf-8")
     proof.unlink(missing_ok=True)
-    path = os.pathsep.join([str(folder), str(ROOT / "src"), str(ROOT / "kernels")])
-    file, _, name = mutation.test.partition("::")
+    inherited = os.environ.get("PYTHONPATH", "")
+    path = os.pathsep.join([str(folder), inherited, str(ROOT / "src"), str(ROOT / "kernels")])
     command = [sys.executable, "-m", "pytest", "-qx", "-p", "no:cacheprovider"]
-    command += ["-p", "no:hypothesispytest", f"tests/runtime/{file}", "-k", name]
+    command += ["-p", "no:hypothesispytest", f"tests/runtime/{mutation.test}"]
     done = subprocess.run(
         command,
         cwd=ROOT,
@@ -75,7 +75,7 @@ def outcome(mutation: Mutation, folder: Path) -> str:
 
 
 def table() -> str:
-    """The table of docs/runtime.md."""
+    """The table of docs/runtime-classes.md."""
     lines = ["| class | error | mutation | caught by |", "|---|---|---|---|"]
     for one in MUTATIONS:
         old, new = (" ".join(text.split()).replace("|", "\\|") for text in (one.old, one.new))

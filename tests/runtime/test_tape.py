@@ -166,7 +166,7 @@ def test_opaque_work_that_writes_to_what_is_fed():
 TRITON = """
 from dataclasses import dataclass
 import torch, triton, triton.language as tl
-from rightfast.runtime import Buffers, CudaGraphs, Graphs, Tape, opaque
+from rightfast.runtime import Buffers, CudaGraphs, Graphs, Tape, cdiv, launchable, opaque
 
 @triton.jit
 def scaled(x, out, n, scale, BLOCK: tl.constexpr):
@@ -178,10 +178,12 @@ class Options:
     scale: float = 2.0
 
 buffers = Buffers()
+launch = launchable(scaled, BLOCK=64)
 
 def run(options, x):
     out = buffers.get("out", x.shape, x.dtype, x.device)
-    opaque(scaled[(triton.cdiv(x.numel(), 64),)], x, out, x.numel(), options.scale, BLOCK=64)
+    grid = (cdiv(x.numel(), 64),)
+    WAY
     return out + 1.0
 
 device, backend = DEVICE
@@ -193,6 +195,14 @@ assert (graphs.recordings, graphs.replays) == (2, 3)
 """
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        "opaque(scaled[grid], x, out, x.numel(), options.scale, BLOCK=64)",
+        "launch(grid, x, out, x.numel(), options.scale)",
+    ],
+    ids=["opaque", "launchable"],
+)
 @pytest.mark.parametrize(
     "device",
     [
@@ -206,12 +216,12 @@ assert (graphs.recordings, graphs.replays) == (2, 3)
         ),
     ],
 )
-def test_a_triton_kernel(device, tmp_path):
+def test_a_triton_kernel(device, way, tmp_path):
     """Interpreted on the CPU, which Triton decides when it is imported."""
     pytest.importorskip("triton")
     backend = '"cuda", CudaGraphs()' if device == "cuda" else '"cpu", Tape()'
     script = tmp_path / "scaled.py"
-    script.write_text(TRITON.replace("DEVICE", backend))
+    script.write_text(TRITON.replace("DEVICE", backend).replace("WAY", way))
     interpret = {"TRITON_INTERPRET": "1"} if device == "cpu" else {}
     path = os.pathsep.join(sys.path)
     environment = {**os.environ, **interpret, "PYTHONPATH": path}

@@ -105,7 +105,9 @@ def options_key(options: Any) -> tuple[Any, ...]:
     if loose:
         strict = list(values)
         for place in loose:
-            strict[place] = _frozen(values[place], names[place])
+            value = strict[place]
+            # The hexadecimal form of a float: 0.0 == -0.0, and NaN is not NaN.
+            strict[place] = value.hex() if kinds[place] is float else _frozen(value, names[place])
         values = tuple(strict)
     return (cls, kinds, values)
 
@@ -140,7 +142,7 @@ def is_frozen(cls: type) -> bool:
 def _frozen(value: Any, name: str) -> Any:
     """A value to compare by, in place of an option's value that `==` is too lax for."""
     kind = type(value)
-    if isinstance(value, float):  # 0.0 == -0.0, and NaN is not NaN
+    if isinstance(value, float):
         return value.hex()
     if _is_exact(kind) or isinstance(value, type):
         return value

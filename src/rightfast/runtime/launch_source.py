@@ -148,8 +148,8 @@ def launch({self._head()}):
     except (_rf_Foreign, TypeError):
         _rf_entry = _rf_key = None
     if _rf_entry is None or (
-        _rf_enter.calls or _rf_exit.calls or _rf_runtime_set and _rf_hooked()
-        or _rf_kernel.pre_run_hooks
+        _rf_captures or _rf_enter.calls or _rf_exit.calls
+        or _rf_runtime_set and _rf_hooked() or _rf_kernel.pre_run_hooks
         or _rf_kernel.used_global_vals and _rf_changed(_rf_kernel.used_global_vals)
     ):
         return _rf_triton(_rf_key, _rf_grid, {self._as_given()})

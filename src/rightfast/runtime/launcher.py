@@ -13,6 +13,7 @@ Triton, which compiles it; so does every launch that Triton would treat in a way
 - while a launch hook, a pre-run hook or a pipeline hook is set, so that hooks see every launch;
 - with an argument that is no plain tensor, number, bool or None;
 - where a global that the kernel read has changed, which Triton refuses;
+- while `Graphs` records a pass, which has to see the launch;
 - where the kernel needs scratch memory, or the device is no CUDA device.
 """
 
@@ -21,6 +22,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
+from rightfast.runtime import watch
 from rightfast.runtime.launch_source import PREFIX, Foreign, Source, parameters, refused, wide
 from rightfast.runtime.triton_forms import FORMS, Form, changed, entry, version
 
@@ -92,7 +94,7 @@ def _through(kernel: Any, fixed: Mapping[str, Any], reason: str) -> Launch:
 
     def launch(grid: Grid, /, *arguments: Any, **meta: Any) -> Any:
         _refuse_twice(fixed, meta)
-        return kernel[grid](*arguments, **fixed, **meta)
+        return watch.through_triton(kernel, grid, arguments, {**fixed, **meta})
 
     return _finish(launch, kernel, fixed, reason, {}, None)
 
@@ -109,7 +111,8 @@ def _direct(kernel: Any, fixed: Mapping[str, Any], form: Form) -> Launch:
     ) -> Any:
         """Launch as Triton does, and keep what it launched for the next time."""
         _refuse_twice(fixed, options)
-        compiled = kernel.run(*positional, grid=grid, warmup=False, **named, **fixed, **options)
+        meta = {**named, **fixed, **options}
+        compiled = watch.through_triton(kernel, grid, positional, meta)
         if key is None:
             launch.reason = "an argument is of a kind that has no key here"
         elif key not in entries and compiled is not None:
@@ -154,6 +157,7 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
         "freeze": _freeze,
         "find": entries.get,
         "last": [(None, None)],  # key and entry of the latest launch
+        "captures": watch.captures,
         "kernel": kernel,
         "runtime": knobs.runtime,
         "compilation": knobs.compilation,

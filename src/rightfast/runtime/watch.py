@@ -29,6 +29,9 @@ class _Active(threading.local):
 
 
 _active = _Active()
+captures: list[
+    Watch
+] = []  # of all threads: a launch looks here first, which costs it next to nothing
 
 
 def watched() -> bool:
@@ -43,15 +46,42 @@ def opaque(function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
 
     Outside of a capture that is all it does. While a pass is captured, its tensors are checked
     like those of any operator, and a `Tape` replays the call as a whole, with the same arguments.
-    It must read no value on the host, and must not write to a tensor that is fed.
+    It must read no value on the host, and must not write to a tensor that is fed. A launch by
+    `launchable` needs no such call.
     """
     if not _active.watches:
         return function(*args, **kwargs)
     return _active.watches[-1].opaque(function, args, kwargs)
 
 
+def through_triton(kernel: Any, grid: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
+    """`kernel[grid](*args, **kwargs)`, opaque; a grid that is a function is called once.
+
+    A replay has the grid of the recording, so its function may read no value on the host, either.
+    """
+    if not _active.watches:
+        return kernel[grid](*args, **kwargs)
+    watch = _active.watches[-1]
+    found: list[tuple[int, ...]] = [] if callable(grid) else [tuple(grid)]
+
+    def blocks(known: Any) -> tuple[int, ...]:
+        if not found:
+            with watch.paused(False):
+                found.append(tuple(grid(known)))
+        return found[0]
+
+    def launch(*args: Any, **kwargs: Any) -> Any:
+        return kernel[blocks](*args, **kwargs)
+
+    launch.__qualname__ = str(getattr(kernel, "__name__", kernel))
+    return watch.opaque(launch, args, dict(kwargs))
+
+
 def tensors_in(tree: Any) -> Iterator[Tensor]:
-    """The tensors in nested tuples, lists and dicts, as operators take and return them."""
+    """The tensors in nested tuples, lists and dicts, as operators take and return them.
+
+    Triton wraps a tensor in an object whose `base` it is.
+    """
     if isinstance(tree, Tensor):
         yield tree
     elif isinstance(tree, (tuple, list)):
@@ -60,6 +90,8 @@ def tensors_in(tree: Any) -> Iterator[Tensor]:
     elif isinstance(tree, dict):
         for part in tree.values():
             yield from tensors_in(part)
+    elif isinstance(base := getattr(tree, "base", None), Tensor):
+        yield base
 
 
 class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
@@ -83,10 +115,12 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def watching(self) -> Iterator[None]:
         """Watch what this thread does."""
         _active.watches.append(self)
+        captures.append(self)
         try:
             with _HostReads(self), self:
                 yield
         finally:
+            captures.remove(self)
             _active.watches.pop()
 
     def __torch_dispatch__(
@@ -121,12 +155,20 @@ class Watch(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         """See the module's `opaque`."""
+        if self._paused:  # a part of what is opaque already, and replayed with it
+            return function(*args, **kwargs)
         self._check_memory(_name(function), tensors_in([args, kwargs]))
-        self._paused = True
-        try:
+        with self.paused(True):
             return self.run(function, args, kwargs)
+
+    @contextmanager
+    def paused(self, paused: bool) -> Iterator[None]:
+        """Look away, or look again."""
+        before, self._paused = self._paused, paused
+        try:
+            yield
         finally:
-            self._paused = False
+            self._paused = before
 
     def is_external(self, tensor: Tensor) -> bool:
         """Whether its memory was there before the pass."""
