@@ -42,6 +42,10 @@ def _perturb() -> Callable[[int], None] | None:
     return perturb
 
 
+# The most CUDA memory in use before our last fill, and with it.
+_peaks = (0, 0)
+
+
 @contextmanager
 def poisoned() -> Iterator[None]:
     """Within this context fresh memory holds poison."""
@@ -62,18 +66,32 @@ def _fill_cuda() -> None:
     """Poison what the caching allocator will hand out next: blocks are taken, filled, given back.
 
     Large requests are cut from a large free block, small ones (up to 1 MiB) from segments of 2 MiB.
+    What is filled is measured by the most that was ever in use, our own fill apart, and is less
+    where another process has taken the memory meanwhile.
     """
+    global _peaks
     torch = sys.modules.get("torch")
     if torch is None or not (torch.cuda.is_available() and torch.cuda.is_initialized()):
         return
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     free, _ = torch.cuda.mem_get_info()
-    large = min(free // 4, 64 * 2**20 + 2 * torch.cuda.max_memory_allocated())
-    sizes = [large] + [2**20] * 64
-    blocks = [torch.full((size,), 0xFE, dtype=torch.uint8, device="cuda") for size in sizes]
+    peak = torch.cuda.max_memory_allocated()
+    theirs, ours = _peaks
+    peak = theirs if peak == ours else peak
+    large = min(free // 4, 64 * 2**20 + 2 * peak)
+    blocks = [_filled(size) for size in [large] + [2**20] * 64]
     torch.cuda.synchronize()
+    _peaks = peak, torch.cuda.max_memory_allocated()
     del blocks
+
+
+def _filled(size: int) -> Any:
+    torch = sys.modules["torch"]
+    try:
+        return torch.full((size,), 0xFE, dtype=torch.uint8, device="cuda")
+    except torch.OutOfMemoryError:
+        return _filled(size // 2) if size > 2**21 else None
 
 
 @contextmanager

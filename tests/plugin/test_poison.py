@@ -96,3 +96,56 @@ def test_without_glibc(monkeypatch):
         assert torch.empty(1000).isnan().all()
     assert not torch.are_deterministic_algorithms_enabled()
     assert torch.get_deterministic_debug_mode() == 0
+
+
+class Card:
+    """torch on a GPU of 64 GiB, of which others leave `free`: what is asked of it, in bytes."""
+
+    OutOfMemoryError = torch.OutOfMemoryError
+    uint8 = torch.uint8
+
+    def __init__(self, free=2**36):
+        self.cuda, self.free, self.peak, self.filled = self, free, 0, []
+        for name in ("is_available", "is_initialized", "synchronize", "empty_cache"):
+            setattr(self, name, lambda: True)
+
+    def mem_get_info(self):
+        return 2**36, 2**36
+
+    def max_memory_allocated(self):
+        return self.peak
+
+    def full(self, shape, value, dtype, device):
+        if shape[0] > self.free:
+            raise self.OutOfMemoryError
+        self.filled.append(shape[0])
+        self.peak = max(self.peak, sum(self.filled))
+        return object()
+
+    def fill(self, monkeypatch):
+        """The largest block of one fill."""
+        self.filled = []
+        monkeypatch.setitem(poison.sys.modules, "torch", self)
+        poison._fill_cuda()
+        return max(self.filled)
+
+
+@pytest.fixture
+def unfilled(monkeypatch):
+    monkeypatch.setattr(poison, "_peaks", (0, 0))
+
+
+def test_on_a_gpu_our_own_fill_is_no_reason_for_a_larger_one(monkeypatch, unfilled):
+    card = Card()
+    card.peak = 2**20
+    first = card.fill(monkeypatch)
+    assert [card.fill(monkeypatch) for _ in range(5)] == [first] * 5
+    card.peak = 2**30  # theirs
+    assert card.fill(monkeypatch) == 2**26 + 2**31
+
+
+def test_on_a_gpu_that_another_process_fills_less_is_taken(monkeypatch, unfilled):
+    card = Card(free=2**23)
+    card.peak = 2**32
+    assert 2**21 < card.fill(monkeypatch) <= 2**23
+    assert len(card.filled) == 65

@@ -117,7 +117,7 @@ def test_15_a_wait_that_no_operator_shows():
     torch.cuda.synchronize()
     torch.cuda.empty_cache()
     assert torch.cuda.memory_allocated() == kept
-    assert torch.cuda.memory_reserved() < kept + 2**24
+    assert torch.cuda.memory_reserved() < kept + 4 * 2**24  # bytes of what was freed
 
 
 def test_16_inside_the_callers_capture(backend):
