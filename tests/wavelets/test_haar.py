@@ -176,7 +176,9 @@ def test_a_line_of_many_pieces(name, wavelet, mode):
                 assert_close(a, e, scale, tolerance)
 
 
-@pytest.mark.parametrize("before, n, length", [(1, 4, 3), (1, 5, 3), (0, 4, 4), (0, 5, 5), (1, 7, 5)])
+@pytest.mark.parametrize(
+    ("before", "n", "length"), [(1, 4, 3), (1, 5, 3), (0, 4, 4), (0, 5, 5), (1, 7, 5)]
+)
 @pytest.mark.parametrize("ndim", [1, 2, 3])
 def test_a_plan_whose_pairs_do_not_start_with_the_signal(before, n, length, ndim):
     """The operators take borders and lengths that no transform here asks for."""
