@@ -194,3 +194,26 @@ def test_no_grad_records_nothing():
     x = variable(8)
     with torch.no_grad():
         assert not any(c.requires_grad for c in ours.dwt(x, "db2"))
+
+
+@pytest.mark.parametrize("wavelet", ["haar", "db2", "bior2.2"])
+def test_transforms_inside_a_batched_backward_pass(wavelet):
+    """As in a function of one's own, whose gradient is itself a transform."""
+
+    class Wavelets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            one = ours.wavedec2(g, wavelet, level=2)
+            line = ours.waverec(ours.wavedec(g, wavelet, level=1), wavelet)
+            some = ours.idwtn(ours.dwtn(g, wavelet), wavelet)
+            return ours.waverec2([2 * one[0], *one[1:]], wavelet) + line + some
+
+    x, many = variable(16, 12), torch.from_numpy(signal(3, 16, 12))
+    for _ in range(2):  # the second time such calls have been seen, each alone
+        (found,) = torch.autograd.grad(Wavelets.apply(x), x, many, is_grads_batched=True)
+        each = [torch.autograd.grad(Wavelets.apply(x), x, g)[0] for g in many]
+        torch.testing.assert_close(found, torch.stack(each), rtol=0, atol=1e-12)

@@ -174,3 +174,25 @@ def test_a_line_of_many_pieces(name, wavelet, mode):
             bands = ours.dwt(torch.from_numpy(x).to(dtype), wavelet, mode)
             for a, e in zip(bands, expected, strict=True):
                 assert_close(a, e, scale, tolerance)
+
+
+@pytest.mark.parametrize(
+    ("before", "n", "length"), [(1, 4, 3), (1, 5, 3), (0, 4, 4), (0, 5, 5), (1, 7, 5)]
+)
+@pytest.mark.parametrize("ndim", [1, 2, 3])
+def test_a_plan_whose_pairs_do_not_start_with_the_signal(before, n, length, ndim):
+    """The operators take borders and lengths that no transform here asks for."""
+    x, c = torch.from_numpy(signal(*[n] * ndim)), 0.5**0.5
+    axes = [native.AxisPlan(d - ndim, "zero", before, (c, c), (c, -c)) for d in range(ndim)]
+    plan = native.make_plan(axes, [[(n, length)] * ndim], [(1 << (1 << ndim)) - 1])
+    wanted = [torch.zeros([2 * length] * ndim, dtype=x.dtype)]
+    wanted[0][(slice(before, before + n),) * ndim] = x[(slice(2 * length - before),) * ndim]
+    for d in range(ndim):
+        pairs = [w.unflatten(d, (length, 2)).unbind(d + 1) for w in wanted]
+        wanted = [c * (a + sign * b) for a, b in pairs for sign in (1, -1)]
+    bands = native.down(x, plan)
+    for a, w in zip(bands, wanted, strict=True):
+        assert_close(a, w.numpy(), norm(x))
+    some = [torch.from_numpy(signal(*b.shape, key=str(i))) for i, b in enumerate(bands)]
+    product_ = sum(torch.sum(a * b) for a, b in zip(bands, some, strict=True))
+    assert abs(product_ - torch.sum(native.up(some, plan) * x)) <= 1e-12 * norm(x) * norm(*some)

@@ -207,6 +207,7 @@ void mark_haar(std::vector<Dim<T>>& dims) {
     if (!axis || dim->filtered != axes + 1 || (!axes && dim->inner != 1) || axis->taps() != 2) return;
     const double c = axis->lo[0];
     if (c == 0 || axis->lo[1] != c || axis->hi[0] != c || axis->hi[1] != -c) return;
+    if (axis->before != 0 || dim->bands != (dim->size + 1) / 2) return;  // pairs from the first on
     dim->haar = ++axes;
     dim->haar_scale = static_cast<T>(scale *= c);
     for (const Fill& f : fills(*axis)) dim->outside.push_back({f.from, static_cast<T>(f.weight)});

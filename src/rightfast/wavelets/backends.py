@@ -12,6 +12,7 @@ from contextlib import AbstractContextManager, contextmanager
 import torch
 from rightfast_kernels.dwt import native
 from rightfast_kernels.dwt.native import AxisPlan, Plan
+from rightfast_kernels.dwt.phases import is_batched
 from torch import Tensor
 
 from rightfast.wavelets.step import Axes, plain_ops
@@ -93,7 +94,7 @@ def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:
         and native.available
         and not plain_ops(axes)
         and len(axes) <= native.MOST_AXES
-        and all(x.is_cpu and type(x) in _PLAIN for x in data)
+        and all(x.is_cpu and type(x) in _PLAIN and not is_batched(x) for x in data)
     )
 
 
@@ -101,8 +102,12 @@ def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
     for x in data:
         if not x.is_cpu:
             return f"expected tensors on the CPU, got one on {x.device}"
-        if type(x) not in _PLAIN and not torch.compiler.is_compiling():
+        if torch.compiler.is_compiling():
+            continue
+        if type(x) not in _PLAIN:
             return f"expected plain tensors, got {type(x).__name__}"
+        if is_batched(x):
+            return "expected plain tensors, got one that stands for a batch of gradients"
     if any(wavelet.learnable for _, wavelet, _ in axes):
         return "expected fixed filters, got tensors"
     if len(axes) > native.MOST_AXES:

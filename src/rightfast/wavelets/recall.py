@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
+from rightfast_kernels.dwt.phases import is_batched
 from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
@@ -92,7 +93,7 @@ def key_of(
 
 
 def _suits(x: Tensor) -> bool:
-    return x.is_cpu and is_dense(x) and x.dtype in _DTYPES
+    return x.is_cpu and is_dense(x) and x.dtype in _DTYPES and not is_batched(x)
 
 
 def recall(key: Any) -> Native | None:
