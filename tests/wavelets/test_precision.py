@@ -71,3 +71,22 @@ def test_the_traced_path_is_no_worse_than_pywt_in_float32(wavelet):
         for mode in MODES
     ]
     assert np.max(np.mean(found, axis=0)) <= 1 + 1e-9  # Haar: the same numbers
+
+
+@pytest.mark.parametrize("axis", [-1, 0])
+@pytest.mark.parametrize(
+    "wavelet", ["db2", "db4", "db8", "db20", "db35", "coif17", "dmey", "rbio3.9"]
+)
+def test_several_levels_are_no_worse_than_pywt_in_float32(wavelet, axis):
+    """The border of a level is made of what the level before made of its own."""
+    for mode in MODES:
+        squares = np.zeros(2)
+        for draw in range(6):
+            x = np.moveaxis(
+                signal(8, 700, key=f"{wavelet}{mode}{draw}", dtype=np.float32), -1, axis
+            )
+            exact = pywt.wavedec(x.astype(np.float64), wavelet, mode, 4, axis)
+            found = ours.wavedec(torch.from_numpy(x), wavelet, mode=mode, level=4, axis=axis)
+            theirs = pywt.wavedec(x, wavelet, mode, 4, axis)
+            squares += np.square([distance(found, exact), distance(theirs, exact)])
+        assert squares[0] <= squares[1], f"{mode}: {np.sqrt(squares[0] / squares[1]):.3f}"

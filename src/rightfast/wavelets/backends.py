@@ -116,6 +116,7 @@ def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
 
 
 _PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
+_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
 
 Lengths = Sequence[Sequence[tuple[int, int]]]
 
@@ -145,9 +146,14 @@ class Native:
         )
         self.order = _order(codes)
         self.sorted = self.order == sorted(self.order)
+        # A straight line through two coefficients near the edge, and from there on through two of
+        # its own values, is off by many times what float32 rounds.
+        self.wide = len(lengths) > 1 and any(a.mode == "smooth" and len(a.lo) > 4 for a in axes)
 
     def down(self, x: Tensor, run: Callable[..., list[Tensor]] = native.down) -> tuple[Tensor, ...]:
         """The bands of ``x``: the approximation, if there is one, then the details."""
+        if self.wide and x.dtype in _WIDER:
+            return tuple(band.to(x.dtype) for band in self.down(x.to(_WIDER[x.dtype]), run))
         if self.complex:
             bands = run(_pairs(x), self.plan)
             bands = [torch.view_as_complex(band) for band in bands]
@@ -157,6 +163,10 @@ class Native:
 
     def down_into(self, x: Tensor, out: Sequence[Tensor]) -> None:
         """`down` into contiguous tensors of what ``x`` is computed in, in the same order."""
+        if self.wide and x.dtype in _WIDER:
+            for place, band in zip(out, self.down(x.to(_WIDER[x.dtype])), strict=True):
+                place.copy_(band)
+            return
         out = self._placed(out)
         if self.complex:
             native.down_into(_pairs(x), self.plan, [torch.view_as_real(band) for band in out])
@@ -181,6 +191,8 @@ class Native:
 
     def recalled_down(self, x: Tensor) -> list[Tensor]:
         """`down` of a real signal as a list, which may be changed."""
+        if self.wide:
+            return list(self.down(x))
         bands = native.down(x.contiguous(), self.plan)
         return bands if self.sorted else [bands[i] for i in self.order]
 
