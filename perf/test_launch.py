@@ -90,7 +90,7 @@ def in_pieces(count):
     return lambda x: torch.cat([part.sum(1) for part in x.chunk(count)])
 
 
-CANDIDATES = {"whole": lambda x: x.sum(1), **{f"{n} pieces": in_pieces(n) for n in (128, 256, 512)}}
+CANDIDATES = {"whole": lambda x: x.sum(1), **{f"{n} pieces": in_pieces(n) for n in (16, 32, 64)}}
 
 
 def first_step(prune):
