@@ -23,7 +23,7 @@ import torch
 from torch import Tensor
 from torch.autograd import profiler as _profiler
 
-from rightfast_kernels.dwt.native_rules import register
+from rightfast_kernels.dwt.native_rules import define, register
 from rightfast_kernels.dwt.reference import borders
 
 # PyWavelets' numbers, which plan.h has, too.
@@ -238,4 +238,6 @@ if available:
     _names = ("dwt_down", "dwt_up", "dwt_down_into", "dwt_up_into")
     _OPERATORS = {name: getattr(torch.ops.rightfast, name).default for name in _names}
     _DIRECT = {name: found._handle.redispatch_boxed for name, found in _OPERATORS.items()}
-    register()
+else:
+    define()
+register()

@@ -7,8 +7,22 @@ import torch
 from torch import Tensor
 
 
+SCHEMAS = {
+    "dwt_down": "(Tensor x, str plan) -> Tensor[]",
+    "dwt_up": "(Tensor[] bands, str plan) -> Tensor",
+    "dwt_down_into": "(Tensor x, str plan, Tensor(a!)[] out) -> ()",
+    "dwt_up_into": "(Tensor[] bands, str plan, Tensor(a!) out) -> ()",
+}
+
+
+def define() -> None:
+    """The operators that the extension defines, where it was not built: a GPU has them, too."""
+    for name, schema in SCHEMAS.items():
+        torch.library.define(f"rightfast::{name}", schema)
+
+
 def register() -> None:
-    """Once the extension is loaded."""
+    """Once the operators are defined."""
     for name, fake, backward, vmap in (
         ("rightfast::dwt_down", _fake_down, _backward_down, _vmap_down),
         ("rightfast::dwt_up", _fake_up, _backward_up, _vmap_up),

@@ -1,4 +1,4 @@
-"""Which implementation serves a transform: the native CPU kernels, or torch operations.
+"""Which implementation serves a transform: native kernels (C++, Triton), or torch operations.
 
 "auto"      the kernel where it is built and takes the data, else torch: the default
 "kernel"    the kernel, or an error that says why not
@@ -15,6 +15,7 @@ from rightfast_kernels.dwt.native import AxisPlan, Plan
 from rightfast_kernels.dwt.phases import is_batched
 from torch import Tensor
 
+from rightfast.wavelets import gpu
 from rightfast.wavelets.step import Axes, plain_ops
 
 BACKENDS = ("auto", "kernel", "torch")
@@ -25,9 +26,9 @@ _last = threading.local()
 def backend(name: str) -> AbstractContextManager[None]:
     """The backend of all transforms inside the ``with`` block, in every thread.
 
-    "auto" (the default) takes the native kernel for float, half precision and complex tensors
-    of the CPU with fixed filters; all else, and what a compiler traces, runs as torch
-    operations. "torch" never takes the kernel. "kernel" never takes anything else: a call that
+    "auto" (the default) takes the native kernels, C++ for tensors of the CPU and Triton for those
+    of a CUDA device, for float, half precision and complex tensors with fixed filters; all else,
+    and what a compiler traces, runs as torch operations. "torch" never takes the kernel. "kernel" never takes anything else: a call that
     it cannot serve raises ValueError, and a compiler sees one operator. `served` tells which
     one ran.
 
@@ -37,10 +38,10 @@ def backend(name: str) -> AbstractContextManager[None]:
         raise ValueError(
             f"expected a backend of {BACKENDS}, got {name!r}; 'auto' serves all devices"
         )
-    if name == "kernel" and not native.available:
+    if name == "kernel" and not (native.available or gpu.available()):
         raise ValueError(
-            "the native kernels were not built: install rightfast with --no-build-isolation where "
-            'torch and g++ are, or use backend "auto" or "torch"'
+            "the native kernels were not built, and there is no GPU: install rightfast with "
+            '--no-build-isolation where torch and g++ are, or use backend "auto" or "torch"'
         )
     return _backend(name)
 
@@ -72,8 +73,18 @@ def note_eager(name: str) -> None:
 
 
 def takes_kernel() -> bool:
-    """Whether the native kernel may serve a call at all."""
-    return native.available and _default != "torch"
+    """Whether a native kernel may serve a call at all."""
+    return _default != "torch" and (native.available or gpu.available())
+
+
+def takes(x: Tensor) -> bool:
+    """Whether a native kernel takes ``x`` as it is."""
+    return gpu.takes(x) if x.is_cuda else native.available and native.takes(x)
+
+
+def takes_complex(x: Tensor) -> bool:
+    """The same, or a complex tensor, which goes as pairs."""
+    return takes(torch.view_as_real(x) if x.is_complex() and not x.is_conj() else x)
 
 
 def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:
@@ -91,17 +102,25 @@ def kernel_serves(data: Sequence[Tensor], axes: Axes) -> bool:
         return True
     return (
         _default == "auto"
-        and native.available
         and not plain_ops(axes)
         and len(axes) <= native.MOST_AXES
-        and all(x.is_cpu and type(x) in _PLAIN and not is_batched(x) for x in data)
+        and _has_kernel(data)
+        and all(type(x) in _PLAIN and not is_batched(x) for x in data)
     )
+
+
+def _has_kernel(data: Sequence[Tensor]) -> bool:
+    """Whether there are kernels for the one device that all tensors are on."""
+    if data[0].is_cuda:
+        device = data[0].device
+        return gpu.available() and all(x.device == device for x in data)
+    return native.available and all(x.is_cpu for x in data)
 
 
 def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
     for x in data:
-        if not x.is_cpu:
-            return f"expected tensors on the CPU, got one on {x.device}"
+        if not _has_kernel(data):
+            return f"expected tensors of one device that kernels were built for, got {x.device}"
         if torch.compiler.is_compiling():
             continue
         if type(x) not in _PLAIN:
@@ -116,7 +135,12 @@ def _obstacle(data: Sequence[Tensor], axes: Axes) -> str | None:
 
 
 _PLAIN = (Tensor, torch.nn.Parameter, torch.nn.Buffer)
-_WIDER = {torch.float32: torch.float64, torch.complex64: torch.complex128}
+_WIDER = {
+    torch.float16: torch.float64,
+    torch.bfloat16: torch.float64,
+    torch.float32: torch.float64,
+    torch.complex64: torch.complex128,
+}
 
 Lengths = Sequence[Sequence[tuple[int, int]]]
 
@@ -150,8 +174,11 @@ class Native:
         # its own values, is off by many times what float32 rounds.
         self.wide = len(lengths) > 1 and any(a.mode == "smooth" and len(a.lo) > 4 for a in axes)
 
-    def down(self, x: Tensor, run: Callable[..., list[Tensor]] = native.down) -> tuple[Tensor, ...]:
+    def down(
+        self, x: Tensor, run: Callable[..., list[Tensor]] | None = None
+    ) -> tuple[Tensor, ...]:
         """The bands of ``x``: the approximation, if there is one, then the details."""
+        run = run or (gpu.down if x.is_cuda else native.down)
         if self.wide and x.dtype in _WIDER:
             return tuple(band.to(x.dtype) for band in self.down(x.to(_WIDER[x.dtype]), run))
         if self.complex:
@@ -168,10 +195,11 @@ class Native:
                 place.copy_(band)
             return
         out = self._placed(out)
+        run = gpu.down if x.is_cuda else native.down_into
         if self.complex:
-            native.down_into(_pairs(x), self.plan, [torch.view_as_real(band) for band in out])
+            run(_pairs(x), self.plan, [torch.view_as_real(band) for band in out])
         else:
-            native.down_into(x.contiguous(), self.plan, out)
+            run(x.contiguous(), self.plan, out)
 
     def _placed(self, bands: Sequence[Tensor]) -> Sequence[Tensor]:
         """Bands in the caller's order as the kernel has them."""
@@ -182,8 +210,9 @@ class Native:
             placed[place] = band
         return placed
 
-    def up(self, bands: Sequence[Tensor], run: Callable[..., Tensor] = native.up) -> Tensor:
+    def up(self, bands: Sequence[Tensor], run: Callable[..., Tensor] | None = None) -> Tensor:
         """The adjoint: the signal from the bands in the same order."""
+        run = run or (gpu.up if bands[0].is_cuda else native.up)
         bands = self._placed(bands)
         if self.complex:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
@@ -193,7 +222,7 @@ class Native:
         """`down` of a real signal as a list, which may be changed."""
         if self.wide:
             return list(self.down(x))
-        bands = native.down(x.contiguous(), self.plan)
+        bands = (gpu.down if x.is_cuda else native.down)(x.contiguous(), self.plan)
         return bands if self.sorted else [bands[i] for i in self.order]
 
     def recalled_up(self, bands: Sequence[Tensor]) -> Tensor | None:
@@ -207,10 +236,11 @@ class Native:
     def up_into(self, bands: Sequence[Tensor], out: Tensor) -> None:
         """`up` into a contiguous tensor of what the bands are computed in."""
         bands = self._placed(bands)
+        run = gpu.up if out.is_cuda else native.up_into
         if self.complex:
-            native.up_into([_pairs(b) for b in bands], self.plan, torch.view_as_real(out))
+            run([_pairs(b) for b in bands], self.plan, torch.view_as_real(out))
         else:
-            native.up_into([b.contiguous() for b in bands], self.plan, out)
+            run([b.contiguous() for b in bands], self.plan, out)
 
 
 def _pairs(x: Tensor) -> Tensor:

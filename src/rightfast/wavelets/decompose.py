@@ -17,8 +17,8 @@ from rightfast_kernels.dwt.linear import LinearMap
 from rightfast_kernels.dwt.reference import coeff_len
 from torch import Tensor
 
-from rightfast.wavelets.backends import Native, kernel_serves, note
-from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype
+from rightfast.wavelets.backends import Native, kernel_serves, note, takes
+from rightfast.wavelets.inputs import cast, check_length, computed, result_dtype, served_as
 from rightfast.wavelets.out import check_out, read_out, writable, write
 from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
@@ -48,11 +48,11 @@ def decompose(
         return _decompose_into(x, axes, depth, out)
     if depth == 0:
         return x, []
-    dtype, data = result_dtype(x), computed(x)
+    dtype, data = result_dtype(x), served_as(x)
     if kernel_serves((data,), axes):
         flat = _by_kernel(data, tuple(axes), depth, key)
         return _unflatten([cast(band, dtype) for band in flat], len(axes), depth)
-    shapes, data = _shapes(x.shape, axes, depth), data.contiguous()
+    shapes, data = _shapes(x.shape, axes, depth), computed(data).contiguous()
     note("torch")
     if plain_ops(axes):
         flat = _analyse_levels(data, axes, depth, reference)
@@ -70,7 +70,7 @@ def _decompose_into(x: Tensor, axes: Axes, depth: int, out: Any) -> tuple[Tensor
     flat, shapes = read_out(out, len(axes), depth), _shapes(x.shape, axes, depth)
     details = [shape for shape in shapes[:0:-1] for _ in range((1 << len(axes)) - 1)]
     check_out(flat, [shapes[-1], *details], result_dtype(x), [x])
-    data = computed(x)
+    data = served_as(x)
     kernel = depth and data.dtype == result_dtype(x) and kernel_serves((data,), axes)
     if kernel and writable(flat, data.dtype, [x]):
         _native(tuple(axes), depth, tuple(x.shape), x.is_complex()).down_into(data, flat)
@@ -106,10 +106,10 @@ def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int, key: Any) -> tuple[
     shapes = _shapes(x.shape, axes, depth)
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
-        return kernel.down(x) if native.takes(x) else _analyse_levels(x, axes, depth, polyphase)
+        return kernel.down(x) if takes(x) else _analyse_levels(x, axes, depth, polyphase)
 
     def adjoint(*g: Tensor) -> tuple[Tensor]:
-        one = native.takes(g[0])
+        one = takes(g[0])
         return (kernel.up(g) if one else _analyse_levels_adjoint(g, axes, shapes, polyphase),)
 
     return LinearMap(run, adjoint)(x)

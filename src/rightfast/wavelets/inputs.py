@@ -23,7 +23,8 @@ _COMPUTED = {
         (torch.bool, torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64), torch.float64
     ),
 }
-_HALF = (torch.float16, torch.bfloat16, torch.complex32)
+_REAL_HALF = (torch.float16, torch.bfloat16)
+_HALF = (*_REAL_HALF, torch.complex32)
 
 
 def as_tensor(data: Any, what: str = "data") -> Tensor:
@@ -72,6 +73,11 @@ def _from_array(data: Any, what: str) -> Tensor:
 def computed(x: Tensor) -> Tensor:
     """``x`` in the dtype that it is computed in."""
     return cast(x, _COMPUTED[x.dtype])
+
+
+def served_as(x: Tensor) -> Tensor:
+    """``x`` in the dtype that a native kernel reads: on a GPU half precision as it is."""
+    return x if x.is_cuda and x.dtype in _REAL_HALF else computed(x)
 
 
 def cast(x: Tensor, dtype: torch.dtype) -> Tensor:

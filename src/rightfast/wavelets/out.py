@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from typing import Any
 
 import torch
-from rightfast_kernels.dwt import native
 from torch import Tensor
 
+from rightfast.wavelets.backends import takes_complex
 from rightfast.wavelets.inputs import is_dense
 from rightfast.wavelets.step import band_keys, derivatives
 
@@ -165,7 +165,7 @@ def writable(out: Sequence[Tensor], dtype: torch.dtype, inputs: Sequence[Tensor]
     return all(
         tensor.dtype == dtype
         and tensor.is_contiguous()
-        and native.takes_complex(tensor)
+        and takes_complex(tensor)
         and not (tensor.is_neg() or tensor.is_conj() or tensor._is_zerotensor())
         and (inference or not tensor.is_inference())
         and not any(_meet(tensor, x) for x in gaps)

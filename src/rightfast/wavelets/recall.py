@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 from torch.compiler import is_compiling
 
-from rightfast.wavelets import backends
+from rightfast.wavelets import backends, gpu
 from rightfast.wavelets.backends import Native
 from rightfast.wavelets.inputs import is_dense
 from rightfast.wavelets.modes import Modes
@@ -88,12 +88,13 @@ def key_of(
     first, last = data[0], data[-1]  # the kernel checks the others, see `Native.recalled_up`
     if not _suits(first) or not (last is first or _suits(last)):
         return None
-    ends = (first.dtype, first.shape, last.dtype, last.shape)
+    ends = (first.dtype, first.shape, last.dtype, last.shape, first.is_cuda and first.get_device())
     return name, wavelet, mode, numbers, keys, len(data), ends
 
 
 def _suits(x: Tensor) -> bool:
-    return x.is_cpu and is_dense(x) and x.dtype in _DTYPES and not is_batched(x)
+    here = x.is_cpu or (x.is_cuda and gpu.available())
+    return here and is_dense(x) and x.dtype in _DTYPES and not is_batched(x)
 
 
 def recall(key: Any) -> Native | None:

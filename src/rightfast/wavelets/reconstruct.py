@@ -10,8 +10,8 @@ from rightfast_kernels.dwt import native, polyphase, reference
 from rightfast_kernels.dwt.linear import LinearMap
 from torch import Tensor
 
-from rightfast.wavelets.backends import Native, kernel_serves, note
-from rightfast.wavelets.inputs import cast, common_dtype, computed
+from rightfast.wavelets.backends import Native, kernel_serves, note, takes
+from rightfast.wavelets.inputs import cast, common_dtype, computed, served_as
 from rightfast.wavelets.out import check_out, writable, write
 from rightfast.wavelets.recall import remember
 from rightfast.wavelets.step import (
@@ -54,7 +54,7 @@ def reconstruct(
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
-    data = [computed(cast(band, dtype)).contiguous() for band in given]
+    data = [served_as(cast(band, dtype)).contiguous() for band in given]
     if out is not None:
         check_out([out], [_shape_above(levels[-1].shape, axes)], dtype, given)
         kernel = data[0].dtype == dtype and kernel_serves(data, axes)
@@ -70,6 +70,7 @@ def reconstruct(
         mixed = any(band.dtype != dtype for band in given)
         return cast(_by_kernel(data, levels, axes, None if mixed else key), dtype)
     note("torch")
+    data = [computed(band) for band in data]
     if plain_ops(axes):
         return cast(_up(data, levels, axes, reference), dtype)
     if not any(derivatives(band) for band in data):
@@ -150,9 +151,9 @@ def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any
     trimmed = [replace(levels[0], low=low and levels[0].shape), *levels[1:]]
     (x,) = LinearMap(
         lambda *flat: (
-            kernel.up(flat) if native.takes(flat[0]) else _up(flat, trimmed, axes, polyphase),
+            kernel.up(flat) if takes(flat[0]) else _up(flat, trimmed, axes, polyphase),
         ),
-        lambda g: kernel.down(g) if native.takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
+        lambda g: kernel.down(g) if takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
     )(*data)
     return x
 

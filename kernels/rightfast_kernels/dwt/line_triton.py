@@ -1,0 +1,147 @@
+"""One level along one axis of any tensor, and its adjoint, by one Triton kernel each.
+
+A contiguous tensor is seen as [outer, n, inner], bands as [outer, length, inner]. With e the
+signal extended by ``before`` samples in front (border_triton.py):
+
+    down    low[o] = sum_t LOW[t] e[2o + t],      high the same
+    up      e[i]   = sum_k LOW[i - 2k] low[k] + HIGH[i - 2k] high[k], folded back onto the signal
+
+Every wavelet, mode, dtype and length; what lies along the last two axes goes to plane_triton.py
+where that serves. Taps are compile-time constants. LOW and HIGH are pairs (place, tap), smallest
+tap first, without zeros; for `up`, first those of even places, then those of odd ones.
+"""
+
+# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+
+import triton
+import triton.language as tl
+
+from rightfast_kernels.dwt.border_triton import (
+    ANTIREFLECT,
+    ANTISYMMETRIC,
+    SMOOTH,
+    ZERO,
+    place,
+    weigh,
+)
+
+
+@triton.jit
+def extended(x, i, n, inner, valid, MODE: tl.constexpr, SHORT: tl.constexpr, ACC: tl.constexpr):
+    """e at the places ``i`` of lines that begin at the pointers ``x``."""
+    if MODE == ZERO:
+        return tl.load(x + i * inner, mask=valid & (i >= 0) & (i < n), other=0).to(ACC)
+    # Lanes past the end may be anywhere; the formulas hold within one period only.
+    i = tl.where(valid, i, 0)
+    value = tl.load(x + place(i, n, MODE, SHORT) * inner, mask=valid, other=0).to(ACC)
+    if (MODE == ANTISYMMETRIC) or (MODE == ANTIREFLECT) or (MODE == SMOOTH):
+        s, a, b = weigh(i, n, MODE, SHORT)
+        # 0 times inf is not 0: what has no weight is not multiplied.
+        value = tl.where(s == 0, 0.0, s.to(ACC) * value)
+        first = tl.load(x + i * 0, mask=valid & (a != 0), other=0).to(ACC)
+        last = tl.load(x + (i * 0 + n - 1) * inner, mask=valid & (b != 0), other=0).to(ACC)
+        value += a.to(ACC) * first + b.to(ACC) * last
+    return value
+
+
+@triton.jit
+def weighted(values, TAPS: tl.constexpr, zero):
+    """The sum of tap * values[place] over the pairs in ``TAPS``."""
+    total = zero
+    for k in tl.static_range(len(TAPS)):
+        total += TAPS[k][1] * values[TAPS[k][0]]
+    return total
+
+
+@triton.jit(do_not_specialize=["n", "length", "before", "blocks"])
+def line_down_kernel(
+    x, low, high, n, length, inner, before, blocks,
+    LOW: tl.constexpr, HIGH: tl.constexpr, TAPS: tl.constexpr, MODE: tl.constexpr,
+    SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    line = (program // blocks).to(tl.int64)
+    start = (program % blocks) * BLOCK
+    if WIDE:
+        inner = inner * tl.full((), 1, tl.int64)
+        start = (program % blocks).to(tl.int64) * BLOCK
+    p = start + tl.arange(0, BLOCK)
+    valid = p < length * inner
+    first = 2 * (p // inner) - before
+    x += line * n * inner + p % inner
+    values = ()
+    for t in tl.static_range(TAPS):
+        values = values + (extended(x, first + t, n, inner, valid, MODE, SHORT, ACC),)
+    zero = tl.zeros((BLOCK,), ACC)
+    where = line * length * inner + p
+    tl.store(low + where, weighted(values, LOW, zero).to(low.dtype.element_ty), mask=valid)
+    tl.store(high + where, weighted(values, HIGH, zero).to(high.dtype.element_ty), mask=valid)
+
+
+@triton.jit
+def scattered_band(band, i, length, inner, valid, TAPS: tl.constexpr, ACC: tl.constexpr):
+    """What one band adds to e at the places ``i``; its lines begin at the pointers ``band``."""
+    total = i.to(ACC) * 0
+    for parity in tl.static_range(2):
+        mine = valid & (i % 2 == parity)
+        for k in tl.static_range(len(TAPS[parity])):
+            at = i // 2 - TAPS[parity][k][0] // 2
+            ok = mine & (at >= 0) & (at < length)
+            value = tl.load(band + at * inner, mask=ok, other=0).to(ACC)
+            total += TAPS[parity][k][1] * value
+    return total
+
+
+@triton.jit
+def scattered(
+    low, high, i, length, inner, valid,
+    LOW: tl.constexpr, HIGH: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
+    ACC: tl.constexpr,
+):  # fmt: skip
+    """e at the places ``i``: a sum for each band, which rounds less than one running sum."""
+    total = i.to(ACC) * 0
+    if HAS_LOW:
+        total = scattered_band(low, i, length, inner, valid, LOW, ACC)
+    if HAS_HIGH:
+        total += scattered_band(high, i, length, inner, valid, HIGH, ACC)
+    return total
+
+
+@triton.jit(do_not_specialize=["n", "length", "before", "after", "blocks"])
+def line_up_kernel(
+    low, high, x, n, length, inner, before, after, blocks,
+    LOW: tl.constexpr, HIGH: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
+    MODE: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    program = tl.program_id(0)
+    line = (program // blocks).to(tl.int64)
+    start = (program % blocks) * BLOCK
+    if WIDE:
+        inner = inner * tl.full((), 1, tl.int64)
+        start = (program % blocks).to(tl.int64) * BLOCK
+    p = start + tl.arange(0, BLOCK)
+    valid = p < n * inner
+    m = p // inner
+    low += line * length * inner + p % inner
+    high += line * length * inner + p % inner
+    total = scattered(
+        low, high, m + before, length, inner, valid, LOW, HIGH, HAS_LOW, HAS_HIGH, ACC
+    )
+    if MODE != ZERO:
+        # What was read past the ends goes back to where it was read.
+        reach = tl.maximum(before, after) + 1
+        near = (start // inner <= reach) | ((start + BLOCK) // inner + reach >= n)
+        if SHORT or near:
+            for q in range(before + after):
+                i = tl.where(q < before, q - before, n + q - before)
+                s, a, b = weigh(i, n, MODE, SHORT)
+                weight = tl.where(m == place(i, n, MODE, SHORT), s, 0)
+                weight += tl.where(m == 0, a, 0) + tl.where(m == n - 1, b, 0)
+                here = valid & (weight != 0)
+                value = scattered(
+                    low, high, m * 0 + (i + before), length, inner, here,
+                    LOW, HIGH, HAS_LOW, HAS_HIGH, ACC,
+                )  # fmt: skip
+                total += tl.where(here, weight.to(ACC) * value, 0.0)
+    tl.store(x + line * n * inner + p, total.to(x.dtype.element_ty), mask=valid)

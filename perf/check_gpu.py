@@ -1,0 +1,186 @@
+"""Wavelets on one GPU: verified against float64, timed beside copy_ and the peers, as Markdown.
+
+    python perf/check_gpu.py targets [--peers]     # LiteVAE, JPEG 2000 and large cases
+    python perf/check_gpu.py tiles                 # tile sizes of the fused kernels
+
+Microseconds are those of CUDA events around many calls in a row, divided by their number: the
+host's time where that is the longer one. Medians of rounds in which all columns take turns.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from rightfast import wavelets
+
+DEPTH = 3
+CASES = {
+    "haar zero 2x1x4096": ("haar", "zero", (2, 1, 4096), 1),
+    "haar zero 2x1x256^2": ("haar", "zero", (2, 1, 256, 256), 2),
+    "haar zero 2x1x64^3": ("haar", "zero", (2, 1, 64, 64, 64), 3),
+    "bior2.2 symmetric 2x1x16384": ("bior2.2", "symmetric", (2, 1, 16384), 1),
+    "bior2.2 symmetric 2x1x512^2": ("bior2.2", "symmetric", (2, 1, 512, 512), 2),
+    "bior2.2 symmetric 2x1x96^3": ("bior2.2", "symmetric", (2, 1, 96, 96, 96), 3),
+    "bior4.4 symmetric 2x1x16384": ("bior4.4", "symmetric", (2, 1, 16384), 1),
+    "bior4.4 symmetric 2x1x512^2": ("bior4.4", "symmetric", (2, 1, 512, 512), 2),
+    "bior4.4 symmetric 2x1x96^3": ("bior4.4", "symmetric", (2, 1, 96, 96, 96), 3),
+    "haar zero 32x3x1024^2": ("haar", "zero", (32, 3, 1024, 1024), 2),
+    "haar zero 4x1x256^3": ("haar", "zero", (4, 1, 256, 256, 256), 3),
+    "bior2.2 symmetric 32x3x1024^2": ("bior2.2", "symmetric", (32, 3, 1024, 1024), 2),
+    "bior4.4 symmetric 32x3x1024^2": ("bior4.4", "symmetric", (32, 3, 1024, 1024), 2),
+}
+# Forward, inverse: microseconds for small cases, times copy_ for large ones.
+TARGETS = {1: (30, 35), 2: (30, 35), 3: (45, 35)}
+LARGE = {"haar zero 4x1x256^3": 1.2, "haar zero 32x3x1024^2": 1.1, "bior2.2": 1.4, "bior4.4": 1.6}
+
+
+def flat(coefficients: list[Any]) -> list[torch.Tensor]:
+    found = [coefficients[0]]
+    for bands in coefficients[1:]:
+        found += bands.values()
+    return found
+
+
+def microseconds(calls: dict[str, Callable[[], Any]], rounds: int = 7) -> dict[str, float]:
+    """The median time of a call of each, all of them in turn."""
+    taken: dict[str, list[float]] = {name: [] for name in calls}
+    counts = {}
+    for name, call in calls.items():
+        for _ in range(3):
+            call()
+        counts[name] = max(3, min(200, int(3000 / clock(call, 5))))
+    for _ in range(rounds):
+        for name, call in calls.items():
+            taken[name].append(clock(call, counts[name]))
+    return {name: statistics.median(times) for name, times in taken.items()}
+
+
+def clock(call: Callable[[], Any], count: int) -> float:
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    torch.cuda.synchronize()
+    start.record()
+    for _ in range(count):
+        call()
+    end.record()
+    torch.cuda.synchronize()
+    return float(start.elapsed_time(end)) * 1e3 / count
+
+
+def verified(name: str, x: torch.Tensor, wavelet: str, mode: str, axes: tuple[int, ...]) -> str:
+    """The worst error of forward and inverse, relative to the largest value; raises if wrong."""
+    exact = wavelets.wavedecn(x[:1].double().cpu(), wavelet, mode, DEPTH, axes)
+    found = wavelets.wavedecn(x[:1].contiguous(), wavelet, mode, DEPTH, axes)
+    assert wavelets.served() == "kernel"
+    forward = max(
+        float((a.double().cpu() - b).abs().max() / b.abs().max())
+        for a, b in zip(flat(found), flat(exact), strict=True)
+    )
+    whole = wavelets.wavedecn(x, wavelet, mode, DEPTH, axes)
+    back = wavelets.waverecn(whole, wavelet, mode, axes)
+    index = tuple(slice(n) for n in x.shape)
+    inverse = float((back[index] - x).abs().max() / x.abs().max())
+    if not (forward < 5e-6 and inverse < 5e-6):
+        raise SystemExit(f"{name}: wrong: {forward:.1e}, {inverse:.1e}")
+    return f"{forward:.0e} / {inverse:.0e}"
+
+
+def targets(peers: bool, some: str) -> None:
+    print("| case | copy_ | forward | inverse | gradient | f / copy_ | i / copy_ | g / f | error |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    for name, (wavelet, mode, shape, dims) in CASES.items():
+        if some not in name:
+            continue
+        try:
+            targets_of(name, wavelet, mode, shape, dims)
+        except Exception as error:  # the other rows are worth having
+            print(f"| {name} | {type(error).__name__}: {str(error).splitlines()[0][:150]} |")
+        torch.cuda.empty_cache()
+
+
+def targets_of(name: str, wavelet: str, mode: str, shape: tuple[int, ...], dims: int) -> None:
+    axes = tuple(range(-dims, 0))
+    x = torch.randn(shape, device="cuda")
+    error = verified(name, x, wavelet, mode, axes)
+    coefficients = wavelets.wavedecn(x, wavelet, mode, DEPTH, axes)
+    y = torch.empty_like(x)
+    leaf = x.clone().requires_grad_()
+    outputs = flat(wavelets.wavedecn(leaf, wavelet, mode, DEPTH, axes))
+    ones = [torch.randn_like(band) for band in outputs]
+    found = microseconds(
+        {
+            "copy_": lambda: y.copy_(x),
+            "forward": lambda: wavelets.wavedecn(x, wavelet, mode, DEPTH, axes),
+            "inverse": lambda: wavelets.waverecn(coefficients, wavelet, mode, axes),
+            "gradient": lambda: torch.autograd.grad(outputs, leaf, ones, retain_graph=True),
+        }
+    )
+    c, f, i, g = found.values()
+    print(
+        f"| {name} | {c:.1f} | {f:.1f} | {i:.1f} | {g:.1f} | {f / c:.2f} | {i / c:.2f} "
+        f"| {g / f:.2f} | {error} |",
+        flush=True,
+    )
+
+
+def tiles() -> None:
+    from rightfast.wavelets import gpu_steps
+
+    print("| direction | wavelet | rows | columns | warps | us | times copy_ | registers | spills |")
+    print("|---|---|---|---|---|---|---|---|---|")
+    x = torch.randn(32, 3, 1024, 1024, device="cuda")
+    y = torch.empty_like(x)
+    copy = clock(lambda: y.copy_(x), 20)
+    for wavelet in ("bior4.4", "bior2.2"):
+        bands = wavelets.dwt2(x, wavelet, "symmetric")
+        for direction, table in (("down", "DOWN_TILES"), ("up", "UP_TILES")):
+            for tile in TILES:
+                setattr(gpu_steps, table, (tile, tile))
+                gpu_steps._launches.clear()
+                if direction == "down":
+                    call = lambda: wavelets.dwt2(x, wavelet, "symmetric")  # noqa: B023, E731
+                else:
+                    call = lambda: wavelets.idwt2(bands, wavelet, "symmetric")  # noqa: B023, E731
+                try:
+                    call()
+                    us = clock(call, 20)
+                    kernel = next(iter(next(iter(gpu_steps._launches.values())).entries.values()))
+                    compiled = kernel[-1]
+                    more = f"{compiled.n_regs} | {compiled.n_spills}"
+                except Exception as error:
+                    print(direction, wavelet, tile, str(error).splitlines()[0][:200])
+                    continue
+                print(
+                    f"| {direction} | {wavelet} | {' | '.join(map(str, tile))} | {us:.0f} "
+                    f"| {us / copy:.2f} | {more} |",
+                    flush=True,
+                )
+
+
+TILES = (
+    (4, 32, 1), (8, 32, 1), (16, 32, 1), (8, 64, 1), (8, 64, 2), (4, 64, 2), (8, 128, 4),
+    (4, 128, 4), (16, 64, 2), (2, 128, 4), (8, 128, 2), (4, 256, 4),
+)  # fmt: skip
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("what", choices=("targets", "tiles"))
+    parser.add_argument("--peers", action="store_true", help="ptwt, pytorch_wavelets, too")
+    parser.add_argument("--some", default="", help="only cases whose name has this in it")
+    chosen = parser.parse_args()
+    print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
+    if chosen.what == "tiles":
+        tiles()
+    else:
+        targets(chosen.peers, chosen.some)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
