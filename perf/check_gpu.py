@@ -129,7 +129,7 @@ def targets_of(name: str, wavelet: str, mode: str, shape: tuple[int, ...], dims:
 
 
 def tiles() -> None:
-    from rightfast.wavelets import gpu_steps
+    from rightfast.wavelets import gpu, gpu_passes
 
     print("| direction | wavelet | rows | columns | warps | us | times copy_ | registers | spills |")
     print("|---|---|---|---|---|---|---|---|---|")
@@ -138,10 +138,11 @@ def tiles() -> None:
     copy = clock(lambda: y.copy_(x), 20)
     for wavelet in ("bior4.4", "bior2.2"):
         bands = wavelets.dwt2(x, wavelet, "symmetric")
-        for direction, table in (("down", "DOWN_TILES"), ("up", "UP_TILES")):
+        for direction, table in (("down", "DOWN_STRIPS"), ("up", "UP_STRIPS")):
             for tile in TILES:
-                setattr(gpu_steps, table, (tile, tile))
-                gpu_steps._launches.clear()
+                setattr(gpu_passes, table, (tile, tile))
+                gpu_passes._launches.clear()
+                gpu._recipes.clear()
                 if direction == "down":
                     call = lambda: wavelets.dwt2(x, wavelet, "symmetric")  # noqa: B023, E731
                 else:
@@ -149,7 +150,7 @@ def tiles() -> None:
                 try:
                     call()
                     us = clock(call, 20)
-                    kernel = next(iter(next(iter(gpu_steps._launches.values())).entries.values()))
+                    kernel = next(iter(next(iter(gpu_passes._launches.values())).entries.values()))
                     compiled = kernel[-1]
                     more = f"{compiled.n_regs} | {compiled.n_spills}"
                 except Exception as error:
@@ -163,8 +164,8 @@ def tiles() -> None:
 
 
 TILES = (
-    (4, 32, 1), (8, 32, 1), (16, 32, 1), (8, 64, 1), (8, 64, 2), (4, 64, 2), (8, 128, 4),
-    (4, 128, 4), (16, 64, 2), (2, 128, 4), (8, 128, 2), (4, 256, 4),
+    (16, 32, 1), (32, 32, 1), (64, 32, 1), (32, 64, 2), (64, 64, 2), (32, 64, 1), (32, 128, 4),
+    (128, 64, 2),
 )  # fmt: skip
 
 

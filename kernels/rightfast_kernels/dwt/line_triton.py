@@ -8,7 +8,7 @@ signal extended by ``before`` samples in front (border_triton.py):
 
 Every wavelet, mode, dtype and length; what lies along the last two axes goes to plane_triton.py
 where that serves. Taps are compile-time constants. LOW and HIGH are pairs (place, tap), smallest
-tap first, without zeros; for `up`, first those of even places, then those of odd ones.
+tap first, without zeros; for `up`, those of even places (LOWE) apart from those of odd ones (LOWO).
 """
 
 # mypy: disable-error-code="no-untyped-def, no-untyped-call"
@@ -79,40 +79,41 @@ def line_down_kernel(
 
 
 @triton.jit
-def scattered_band(band, i, length, inner, valid, TAPS: tl.constexpr, ACC: tl.constexpr):
-    """What one band adds to e at the places ``i``; its lines begin at the pointers ``band``."""
+def spread(band, i, length, inner, ok, TAPS: tl.constexpr, ACC: tl.constexpr):
+    """What the taps of one parity add to e at the places ``i`` of that parity."""
     total = i.to(ACC) * 0
-    for parity in tl.static_range(2):
-        mine = valid & (i % 2 == parity)
-        for k in tl.static_range(len(TAPS[parity])):
-            at = i // 2 - TAPS[parity][k][0] // 2
-            ok = mine & (at >= 0) & (at < length)
-            value = tl.load(band + at * inner, mask=ok, other=0).to(ACC)
-            total += TAPS[parity][k][1] * value
+    for k in tl.static_range(len(TAPS)):
+        at = (i - TAPS[k][0]) // 2  # exact, but for lanes that are not ok
+        here = ok & (at >= 0) & (at < length)
+        total += TAPS[k][1] * tl.load(band + at * inner, mask=here, other=0).to(ACC)
     return total
 
 
 @triton.jit
 def scattered(
     low, high, i, length, inner, valid,
-    LOW: tl.constexpr, HIGH: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
-    ACC: tl.constexpr,
+    LOWE: tl.constexpr, LOWO: tl.constexpr, HIGHE: tl.constexpr, HIGHO: tl.constexpr,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """e at the places ``i``: a sum for each band, which rounds less than one running sum."""
+    """e at the places ``i``, of bands whose lines begin at the pointers: a sum for each band,
+    which rounds less than one running sum."""
     total = i.to(ACC) * 0
+    even, odd = valid & (i % 2 == 0), valid & (i % 2 == 1)
     if HAS_LOW:
-        total = scattered_band(low, i, length, inner, valid, LOW, ACC)
+        total = spread(low, i, length, inner, even, LOWE, ACC)
+        total += spread(low, i, length, inner, odd, LOWO, ACC)
     if HAS_HIGH:
-        total += scattered_band(high, i, length, inner, valid, HIGH, ACC)
+        rest = spread(high, i, length, inner, even, HIGHE, ACC)
+        total += rest + spread(high, i, length, inner, odd, HIGHO, ACC)
     return total
 
 
 @triton.jit(do_not_specialize=["n", "length", "before", "after", "blocks"])
 def line_up_kernel(
     low, high, x, n, length, inner, before, after, blocks,
-    LOW: tl.constexpr, HIGH: tl.constexpr, HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr,
-    MODE: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
-    BLOCK: tl.constexpr,
+    LOWE: tl.constexpr, LOWO: tl.constexpr, HIGHE: tl.constexpr, HIGHO: tl.constexpr,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, MODE: tl.constexpr, SHORT: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     program = tl.program_id(0)
     line = (program // blocks).to(tl.int64)
@@ -126,8 +127,9 @@ def line_up_kernel(
     low += line * length * inner + p % inner
     high += line * length * inner + p % inner
     total = scattered(
-        low, high, m + before, length, inner, valid, LOW, HIGH, HAS_LOW, HAS_HIGH, ACC
-    )
+        low, high, m + before, length, inner, valid, LOWE, LOWO, HIGHE, HIGHO, HAS_LOW, HAS_HIGH,
+        ACC,
+    )  # fmt: skip
     if MODE != ZERO:
         # What was read past the ends goes back to where it was read.
         reach = tl.maximum(before, after) + 1
@@ -141,7 +143,7 @@ def line_up_kernel(
                 here = valid & (weight != 0)
                 value = scattered(
                     low, high, m * 0 + (i + before), length, inner, here,
-                    LOW, HIGH, HAS_LOW, HAS_HIGH, ACC,
+                    LOWE, LOWO, HIGHE, HIGHO, HAS_LOW, HAS_HIGH, ACC,
                 )  # fmt: skip
                 total += tl.where(here, weight.to(ACC) * value, 0.0)
     tl.store(x + line * n * inner + p, total.to(x.dtype.element_ty), mask=valid)

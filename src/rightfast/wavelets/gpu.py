@@ -3,11 +3,11 @@
     down(x, plan)       signal -> [approximation, details of the deepest level, ..., the first]
     up(bands, plan)     its adjoint for the same plan
 
-A level is the fused kernel of the last two axes where it serves, and passes along one axis else.
-Half precision is read and written as it is and summed in float32.
+A level is one pass along the last two axes where that serves, and passes along one axis else
+(gpu_steps.py). Half precision is read and written as it is and summed in float32.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from functools import lru_cache
 from importlib.util import find_spec
@@ -18,8 +18,12 @@ from rightfast_kernels.dwt.native import Plan
 from rightfast_kernels.dwt.transforms import Transform, read, shape_at
 from torch import Tensor
 
+from rightfast.wavelets.gpu_recipe import Recipe, Tape
+
 HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
+MOST = 512
+_recipes: dict[Hashable, Recipe] = {}
 
 
 @lru_cache(maxsize=1)
@@ -30,66 +34,89 @@ def available() -> bool:
 
 def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
     """All bands of the contiguous signal ``x``, in ``out`` if given; not recorded by autograd."""
-    from rightfast.wavelets import gpu_steps as steps
-
     transform = read(plan.text)
-    bands = list(out) or [
-        x.new_empty(shape_at(tuple(x.shape), transform.axes, transform.levels[level].lengths))
-        for level, _ in transform.places()
-    ]
+    bands = list(out) or [x.new_empty(shape) for shape in _band_shapes(transform, tuple(x.shape))]
     if not x.numel():
         return [band.zero_() for band in bands]
-    found = dict(zip(transform.places(), bands, strict=True))
-    with _on(x):
-        for number, level in enumerate(transform.levels):
-            wanted = {k: found[number, k] for k in range(1 << len(transform.axes)) if level.has(k)}
-            deepest = number + 1 == len(transform.levels)
-            low = steps.down(x, transform.axes, level, wanted, deepest)
-            if not deepest:
-                x = steps.fitted(low, transform.axes, transform.levels[number + 1].samples)
+    key = (plan.text, x.shape, x.dtype, x.get_device(), False, out and out[0].dtype)
+    _run(key, [x, *bands], lambda tape: _down(tape, x, bands, transform))
     return bands
+
+
+def _down(tape: Tape, x: Tensor, bands: Sequence[Tensor], transform: Transform) -> None:
+    from rightfast.wavelets import gpu_steps as steps
+
+    found = dict(zip(transform.places(), bands, strict=True))
+    codes = range(1 << len(transform.axes))
+    for number, level in enumerate(transform.levels):
+        wanted = {code: found[number, code] for code in codes if (number, code) in found}
+        deepest = number + 1 == len(transform.levels)
+        low = steps.down(tape, x, transform.axes, level, wanted, deepest)
+        if not deepest:
+            x = steps.fitted(tape, low, transform.axes, transform.levels[number + 1].samples)
 
 
 def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor:
     """The signal from contiguous ``bands``, in ``out`` if given; not recorded by autograd."""
-    from rightfast.wavelets import gpu_steps as steps
-
     transform = read(plan.text)
+    like = bands[0]
     _check(bands, transform)
-    like, first = bands[0], transform.levels[0]
-    x = out
-    if x is None:
-        x = like.new_empty(shape_at(tuple(like.shape), transform.axes, first.samples))
+    shape = shape_at(tuple(like.shape), transform.axes, transform.levels[0].samples)
+    x = like.new_empty(shape) if out is None else out
     if not x.numel():
         return x
-    found = dict(zip(transform.places(), bands, strict=True))
-    low: Tensor | None = None
-    with _on(x):
-        for number in reversed(range(len(transform.levels))):
-            level = transform.levels[number]
-            given = {k: found[number, k] for k in range(1 << len(transform.axes)) if level.has(k)}
-            if low is not None:
-                given[0] = steps.fitted(low, transform.axes, level.lengths)
-            low = steps.up(given, transform.axes, level, None if number else x, like)
+    key = (plan.text, like.shape, like.dtype, like.get_device(), True, x.dtype)
+    _run(key, [*bands, x], lambda tape: _up(tape, bands, x, transform))
     return x
+
+
+def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) -> None:
+    from rightfast.wavelets import gpu_steps as steps
+
+    found = dict(zip(transform.places(), bands, strict=True))
+    codes = range(1 << len(transform.axes))
+    low: Tensor | None = None
+    for number in reversed(range(len(transform.levels))):
+        level = transform.levels[number]
+        given = {code: found[number, code] for code in codes if (number, code) in found}
+        if low is not None:
+            given[0] = steps.fitted(tape, low, transform.axes, level.lengths)
+        low = steps.up(tape, given, transform.axes, level, None if number else x)
+
+
+def _run(key: Hashable, given: list[Tensor], first: Callable[[Tape], None]) -> None:
+    """By the recipe that is known, else as it is done for the first time."""
+    with _on(given[0]):
+        if recipe := _recipes.get(key):
+            recipe.run(given)
+            return
+        tape = Tape(given)
+        first(tape)
+        if tape.recipe:
+            if len(_recipes) >= MOST:
+                _recipes.clear()
+            _recipes[key] = tape.recipe
+
+
+def _band_shapes(transform: Transform, like: tuple[int, ...]) -> list[tuple[int, ...]]:
+    """The shape of each band that is there, as the operators return them."""
+    shapes = [tuple(shape_at(like, transform.axes, level.lengths)) for level in transform.levels]
+    return [shapes[level] for level, _ in transform.places()]
 
 
 def _check(bands: Sequence[Tensor], transform: Transform) -> None:
     """Raises RuntimeError unless the bands are as planned, as the native operators do."""
-    like, places = bands[0], list(transform.places())
-    shapes = [
-        tuple(shape_at(tuple(like.shape), transform.axes, level.lengths))
-        for level in transform.levels
-    ]
-    if len(places) != len(bands) or not all(
-        band.shape == shapes[level]
+    like = bands[0]
+    shapes = _band_shapes(transform, tuple(like.shape))
+    if len(shapes) != len(bands) or not all(
+        band.shape == shape
         and band.dtype == like.dtype
-        and band.device == like.device
+        and band.get_device() == like.get_device()
         and band.is_contiguous()
-        for band, (level, _) in zip(bands, places, strict=False)
+        for band, shape in zip(bands, shapes, strict=False)
     ):
         raise RuntimeError(
-            f"expected {len(places)} contiguous bands of one dtype and device, got "
+            f"expected {len(shapes)} contiguous bands of one dtype and device, got "
             f"{[tuple(band.shape) for band in bands]}"
         )
 

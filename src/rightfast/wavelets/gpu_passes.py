@@ -1,0 +1,177 @@
+"""One pass of a level on a GPU: along one axis, or along the last two at once."""
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import torch
+import triton.language as tl
+from rightfast_kernels.dwt import line_triton, plane_triton, plane_up_triton
+from rightfast_kernels.dwt.transforms import Axis
+from torch import Tensor
+
+from rightfast.runtime import cdiv, launchable
+from rightfast.wavelets.gpu_recipe import Launch, Tape
+
+ZERO, PERIODIC = 0, 4
+Parts = Sequence[Tensor | None]
+
+# (rows, columns, warps) of a strip of the fused kernels: of small tensors, and of large ones.
+DOWN_STRIPS = ((4, 32, 1), (32, 64, 2))
+UP_STRIPS = ((4, 32, 1), (32, 32, 1))
+LARGE = 1 << 21  # elements
+LINE_BLOCK = 256
+
+
+def line_down(tape: Tape, x: Tensor, parts: Sequence[Tensor], axis: Axis, length: int) -> None:
+    """Both bands along one axis."""
+    n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
+    launch = _launch(
+        line_triton.line_down_kernel,
+        LOW=_sorted(axis.lo),
+        HIGH=_sorted(axis.hi),
+        TAPS=len(axis.lo),
+        MODE=axis.mode,
+        **_line_meta(x, n, length, inner, axis),
+    )
+    blocks = cdiv(length * inner, launch.fixed["BLOCK"])
+    tape.launch(launch, blocks * outer, [x, *parts], n, length, inner, axis.before, blocks)
+
+
+def line_up(tape: Tape, parts: Parts, x: Tensor, axis: Axis, length: int) -> None:
+    """The signal from both bands along one axis; bands that are None are zeros."""
+    n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
+    launch = _launch(
+        line_triton.line_up_kernel,
+        **_phases(axis),
+        HAS_LOW=parts[0] is not None,
+        HAS_HIGH=parts[1] is not None,
+        MODE=axis.mode,
+        **_line_meta(x, length, n, inner, axis, n),
+    )
+    blocks = cdiv(n * inner, launch.fixed["BLOCK"])
+    after = max(0, 2 * length + len(axis.lo) - 2 - axis.before - n)
+    numbers = (n, length, inner, axis.before, after, blocks)
+    tape.launch(launch, blocks * outer, [*_given(parts, x), x], *numbers)
+
+
+def plane_down(
+    tape: Tape, x: Tensor, parts: Sequence[Tensor], axes: Sequence[Axis], lengths: Sequence[int]
+) -> None:
+    """All four bands along the last two axes."""
+    first, second = axes
+    l1, l2 = lengths
+    n1, n2 = x.shape[-2:]
+    rows, columns, warps = DOWN_STRIPS[x.numel() >= LARGE]
+    launch = _launch(
+        plane_triton.plane_down_kernel,
+        LOW1=_sorted(first.lo),
+        HIGH1=_sorted(first.hi),
+        TAPS1=len(first.lo),
+        MODE1=first.mode,
+        SHORT1=n1 < len(first.lo),
+        LOW2=_sorted(second.lo),
+        HIGH2=_sorted(second.hi),
+        TAPS2=len(second.lo),
+        MODE2=second.mode,
+        SHORT2=n2 < len(second.lo),
+        ODD2=second.before % 2,
+        EVEN=n2 % 2 == 0,
+        ACC=_acc(x),
+        COLUMNS=columns,
+        num_warps=warps,
+    )
+    tiles = cdiv(l1, rows), cdiv(l2, columns)
+    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
+    blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
+    tape.launch(launch, blocks, [x, *parts], *numbers)
+
+
+def plane_up(
+    tape: Tape, parts: Parts, x: Tensor, axes: Sequence[Axis], lengths: Sequence[int]
+) -> None:
+    """The signal from four bands along the last two axes; bands that are None are zeros."""
+    first, second = axes
+    l1, l2 = lengths
+    n1, n2 = x.shape[-2:]
+    rows, columns, warps = UP_STRIPS[x.numel() >= LARGE]
+    # Bands repeat as they are, those of an odd length, too.
+    launch = _launch(
+        plane_up_triton.plane_up_kernel,
+        **_phases(first, "1"),
+        HALF1=len(first.lo) // 2,
+        MODE1=ZERO if first.mode == ZERO else PERIODIC,
+        SHORT1=l1 < len(first.lo),
+        **_phases(second, "2"),
+        HALF2=len(second.lo) // 2,
+        MODE2=ZERO if second.mode == ZERO else PERIODIC,
+        SHORT2=l2 < len(second.lo),
+        ODD2=second.before % 2,
+        EVEN=n2 % 2 == 0,
+        **{f"HAS_{k}": p is not None for k, p in zip(("AA", "AD", "DA", "DD"), parts, strict=True)},
+        ACC=_acc(x),
+        COLUMNS=columns,
+        num_warps=warps,
+    )
+    pairs1 = (n1 + first.before + 1) // 2 - first.before // 2
+    tiles = cdiv(pairs1, rows), cdiv((n2 + second.before % 2 + 1) // 2, columns)
+    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
+    blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
+    tape.launch(launch, blocks, [*_given(parts, x), x], *numbers)
+
+
+def _lines(x: Tensor, dim: int) -> tuple[int, int]:
+    """(outer, inner): how many lines there are behind one another, and side by side."""
+    outer, inner = x.shape[: x.ndim + dim].numel(), x.shape[x.ndim + dim + 1 :].numel()
+    return outer, inner
+
+
+def _line_meta(
+    x: Tensor, n: int, count: int, inner: int, axis: Axis, samples: int | None = None
+) -> dict[str, Any]:
+    """What both kernels along lines have; ``count`` results a line."""
+    block = min(LINE_BLOCK, max(32, 1 << (count * inner - 1).bit_length()))
+    return {
+        "SHORT": (n if samples is None else samples) < len(axis.lo),
+        "WIDE": max(n, count) * inner >= 1 << 30,
+        "ACC": _acc(x),
+        "BLOCK": block,
+        "num_warps": max(1, block // 64),
+    }
+
+
+def _given(parts: Parts, x: Tensor) -> list[Tensor]:
+    """The bands; where one is not there, some tensor that is not read."""
+    return [x if part is None else part for part in parts]
+
+
+@lru_cache(maxsize=4096)
+def _sorted(taps: tuple[float, ...]) -> tuple[tuple[int, float], ...]:
+    """(place, tap), the smallest first, without zeros."""
+    pairs = [(place, tap) for place, tap in enumerate(taps) if tap != 0]
+    return tuple(sorted(pairs, key=lambda pair: abs(pair[1])))
+
+
+def _phases(axis: Axis, number: str = "") -> dict[str, Any]:
+    """The same of both filters, those of even places apart from those of odd ones."""
+    return {
+        f"{name}{number}{letter}": tuple(pair for pair in _sorted(taps) if pair[0] % 2 == parity)
+        for name, taps in (("LOW", axis.lo), ("HIGH", axis.hi))
+        for parity, letter in enumerate("EO")
+    }
+
+
+def _acc(x: Tensor) -> Any:
+    return tl.float64 if x.dtype == torch.float64 else tl.float32
+
+
+_launches: dict[Any, Launch] = {}
+
+
+def _launch(kernel: Any, **meta: Any) -> Any:
+    """The launch of a kernel with these meta-parameters, made once."""
+    key = (kernel, *meta.values())
+    known = _launches.get(key)
+    if known is None:
+        known = _launches[key] = launchable(kernel, **meta)
+    return known
