@@ -19,7 +19,9 @@ import triton.language as tl
 from rightfast_kernels.dwt.border_triton import (
     ANTIREFLECT,
     ANTISYMMETRIC,
+    REFLECT,
     SMOOTH,
+    SYMMETRIC,
     ZERO,
     place,
     weigh,
@@ -108,13 +110,25 @@ def scattered(
     return total
 
 
+@triton.jit
+def partners(m, n, MODE: tl.constexpr):
+    """The places in front of the signal, and behind it, that sample m is read at."""
+    if (MODE == SYMMETRIC) or (MODE == ANTISYMMETRIC):
+        return -1 - m, 2 * n - 1 - m
+    elif MODE == REFLECT:
+        return -m, 2 * n - 2 - m
+    else:
+        return m - n, m + n
+
+
 @triton.jit(do_not_specialize=["n", "length", "before", "after", "blocks"])
 def line_up_kernel(
     low, high, x, n, length, inner, before, after, blocks,
     LOWE: tl.constexpr, LOWO: tl.constexpr, HIGHE: tl.constexpr, HIGHO: tl.constexpr,
-    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, MODE: tl.constexpr, SHORT: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
+    HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, MODE: tl.constexpr, ONCE: tl.constexpr,
+    SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
+    """ONCE: each sample is read at most once in front and once behind, see `partners`."""
     program = tl.program_id(0)
     line = (program // blocks).to(tl.int64)
     start = (program % blocks) * BLOCK
@@ -134,7 +148,22 @@ def line_up_kernel(
         # What was read past the ends goes back to where it was read.
         reach = tl.maximum(before, after) + 1
         near = (start // inner <= reach) | ((start + BLOCK) // inner + reach >= n)
-        if SHORT or near:
+        if ONCE:
+            if near:
+                left, right = partners(m, n, MODE)
+                more = scattered(
+                    low, high, left + before, length, inner, valid & (left >= -before) & (left < 0),
+                    LOWE, LOWO, HIGHE, HIGHO, HAS_LOW, HAS_HIGH, ACC,
+                )  # fmt: skip
+                more += scattered(
+                    low, high, right + before, length, inner,
+                    valid & (right >= n) & (right < n + after),
+                    LOWE, LOWO, HIGHE, HIGHO, HAS_LOW, HAS_HIGH, ACC,
+                )  # fmt: skip
+                if MODE == ANTISYMMETRIC:
+                    more = -more
+                total += more
+        elif SHORT or near:
             for q in range(before + after):
                 i = tl.where(q < before, q - before, n + q - before)
                 s, a, b = weigh(i, n, MODE, SHORT)

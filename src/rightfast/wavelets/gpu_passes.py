@@ -13,7 +13,8 @@ from torch import Tensor
 from rightfast.runtime import cdiv, launchable
 from rightfast.wavelets.gpu_recipe import Launch, Tape
 
-ZERO, PERIODIC = 0, 4
+ZERO, SYMMETRIC, PERIODIC, PERIODIZATION, REFLECT, ANTISYMMETRIC = 0, 1, 4, 5, 6, 7
+ONCE = (SYMMETRIC, PERIODIC, REFLECT, ANTISYMMETRIC)  # a sample stands for one missing at each end
 Parts = Sequence[Tensor | None]
 
 # (rows, columns, warps) of a strip of the fused kernels: of small tensors, and of large ones.
@@ -47,6 +48,7 @@ def line_up(tape: Tape, parts: Parts, x: Tensor, axis: Axis, length: int) -> Non
         HAS_LOW=parts[0] is not None,
         HAS_HIGH=parts[1] is not None,
         MODE=axis.mode,
+        ONCE=n >= len(axis.lo) and (axis.mode in ONCE or (axis.mode == PERIODIZATION and n % 2 == 0)),
         **_line_meta(x, length, n, inner, axis, n),
     )
     blocks = cdiv(n * inner, launch.fixed["BLOCK"])
