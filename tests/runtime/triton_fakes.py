@@ -193,12 +193,13 @@ def reads(kind: Any) -> Any:
 
 
 def encoded(kind: Any, value: Any) -> Any:
-    """The bytes that the kernel reads; what only Triton packs, such as a tuple, as it is."""
+    """The bytes that the kernel reads; what Triton alone packs, or refuses, as it is."""
     if isinstance(value, torch.Tensor):
         value = value.data_ptr()
-    if not isinstance(kind, str) or isinstance(value, tuple):
-        return value
-    return bytes(reads(kind)(value))
+    try:
+        return bytes(reads(kind)(0 if value is None else value))
+    except (AttributeError, TypeError):  # a tuple; not of the type that an annotation says
+        return value.__class__, value
 
 
 def compiler(driver: Driver) -> Any:
