@@ -68,7 +68,8 @@ OTHER := $(filter-out pinned,$(TORCH))
 
 # torch first: the kernels are compiled against it, with the setuptools that is pinned.
 INSTALL := $(BIN)/python -m pip install --quiet --constraint $(VENV)/constraints.txt
-$(READY): pyproject.toml setup.py .ci/constraints.txt $(wildcard kernels/*/*/*.cpp kernels/*/*/*.h)
+SOURCES := $(wildcard kernels/*/*/*.cpp kernels/*/*/*.h src/*/*/*.c src/*/*/*.h)
+$(READY): pyproject.toml setup.py .ci/constraints.txt $(SOURCES)
 	$(PYTHON) -m venv $(VENV)
 	grep -vE '$(if $(OTHER),^(torch|triton)==,^$$)' .ci/constraints.txt > $(VENV)/constraints.txt
 	$(INSTALL) '$(or $(OTHER),torch)' setuptools
@@ -76,4 +77,4 @@ $(READY): pyproject.toml setup.py .ci/constraints.txt $(wildcard kernels/*/*/*.c
 	@touch $@
 
 clean:
-	rm -rf $(VENV) build kernels/*/_native*.so *.egg-info .pytest_cache .mypy_cache .ruff_cache
+	rm -rf $(VENV) build kernels/*/_native*.so src/*/*/_launch*.so *.egg-info .pytest_cache .mypy_cache .ruff_cache

@@ -6,13 +6,14 @@ Each round launches a kernel of next to no work 200 times in a row by each of th
 that turns, and waits for the device outside the clock:
 
     ours            launchable(kernel, BLOCK=..., num_warps=4)(grid, ...)
+    Python path     the same where _launch.c was not built
     kernel[grid]    kernel[grid](..., BLOCK=..., num_warps=4)
     compiled[grid]  the compiled kernel's own call, which binds nothing and looks nothing up
     copy_           one ATen operator
 
 The table has the medians over the rounds, in microseconds a launch, and the medians of the ratios
-within a round. Then a tuner's first step, all kernels compiled, with and without dropping what
-takes over twice the fastest's time.
+within a round, then what one further argument adds. Then a tuner's first step, all kernels
+compiled, with and without dropping what takes over twice the fastest's time.
 """
 
 import argparse
@@ -27,7 +28,7 @@ import torch
 import triton
 import triton.language as tl
 
-from rightfast.runtime import best_of, choices, forget_choices, launchable
+from rightfast.runtime import best_of, choices, forget_choices, launch_native, launchable
 
 LOOPS = 200
 FIXED = {"BLOCK": launches.BLOCK, "num_warps": 4}
@@ -43,23 +44,36 @@ def sums_kernel(x, out, width, TILE: tl.constexpr):
     tl.store(out + row, tl.sum(total, 0))
 
 
+def python_launchable(kernel):
+    """A launcher as it is where _launch.c was not built."""
+    launch_native.enabled = False
+    try:
+        return launchable(kernel, **FIXED)
+    finally:
+        launch_native.enabled = True
+
+
 def ways(count, device):
-    """The four calls of one row, verified."""
+    """The calls of one row, verified."""
     kernel = launches.KERNELS[count]
     inputs = [torch.rand(launches.BLOCK, device=device) for _ in range(launches.TENSORS[count])]
     out, other = (torch.rand(launches.BLOCK, device=device) for _ in range(2))
     given = launches.arguments(count, out, inputs)
-    launch = launchable(kernel, **FIXED)
-    compiled = launch((1,), *given)  # through Triton: the first launch compiles
-    if not launch.direct or not launch.entries:
-        sys.exit(f"launches go through Triton: {launch.reason}")
+    launch, in_python = launchable(kernel, **FIXED), python_launchable(kernel)
+    for one in (launch, in_python):
+        compiled = one((1,), *given)  # through Triton: the first launch compiles
+        if not one.direct or not one.entries:
+            sys.exit(f"launches go through Triton: {one.reason}")
+    if launch.native is None:
+        sys.exit("launches are not made in C: see what setup.py build_ext --inplace prints")
     calls = {
         "ours": lambda: launch((1,), *given),
+        "Python path": lambda: in_python((1,), *given),
         "kernel[grid]": lambda: kernel[(1,)](*given, **FIXED),
         "compiled[grid]": lambda: compiled[(1, 1, 1)](*given, launches.BLOCK),
         "copy_": lambda: other.copy_(out),
     }
-    for name in ("ours", "kernel[grid]", "compiled[grid]"):
+    for name in ("ours", "Python path", "kernel[grid]", "compiled[grid]"):
         start = torch.rand(launches.BLOCK, device=device)
         out.copy_(start)
         calls[name]()
@@ -94,17 +108,23 @@ def line(*cells):
 
 
 def launch_table(rounds, device, wait):
-    names = ["ours", "kernel[grid]", "compiled[grid]", "copy_"]
-    others = names[1:3]
+    names = ["ours", "Python path", "kernel[grid]", "compiled[grid]", "copy_"]
+    others = names[1:4]
+    found = {}
     line("arguments", *(f"{name}, us" for name in names), *(f"ours / {name}" for name in others))
     line(*["---"] * (1 + len(names) + len(others)))
     for count in launches.KERNELS:
         times = rounds_of(ways(count, device), rounds, wait)
-        cells = [f"{statistics.median(times[name]):.2f}" for name in names]
+        found[count] = [statistics.median(times[name]) for name in names]
+        cells = [f"{median:.2f}" for median in found[count]]
         for name in others:
             pairs = zip(times["ours"], times[name], strict=True)
             cells.append(f"{statistics.median(a / b for a, b in pairs):.3f}")
         line(count, *cells)
+    few, many = min(found), max(found)
+    pairs = zip(found[few], found[many], strict=True)
+    each = [f"{(b - a) * 1e3 / (many - few):.0f} ns" for a, b in pairs]
+    line("each further one", *each[:-1], *[""] * (1 + len(others)))
 
 
 def config(tile, warps):

@@ -20,17 +20,22 @@ def backend(request):
         yield made
 
 
-@pytest.fixture
-def recording(monkeypatch):
-    """Triton's active driver for one test."""
+@pytest.fixture(params=["python", "c"])
+def recording(request, monkeypatch):
+    """Triton's active driver for one test, of launchers in Python and of those in C."""
     pytest.importorskip("triton", minversion="3.6", exc_type=ImportError)
     from triton.runtime.driver import driver as config
 
+    from rightfast.runtime import launch_native
     from rightfast.runtime.triton_forms import FORMS, version
 
     if version() not in FORMS:
         pytest.skip(f"launches go through Triton {version()}: nothing is bound here")
+    if request.param == "c" and launch_native.built is None:
+        pytest.skip("_launch.c was not built: setup.py says why")
     driver = triton_fakes.Driver()
+    monkeypatch.setattr(launch_native, "enabled", request.param == "c")
+    monkeypatch.setattr(launch_native, "library", lambda: driver.library)
     monkeypatch.setattr(config, "_active", driver)
     assert config.active is driver
     return driver

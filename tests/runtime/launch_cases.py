@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 import sys
 
 import pytest
 import torch
+
+from rightfast.runtime.triton_forms import FORMS, version
 
 triton = pytest.importorskip("triton", minversion="3.6", exc_type=ImportError)
 tl = pytest.importorskip("triton.language")
@@ -98,6 +101,22 @@ TENSORS += [torch.nn.Parameter(at(0)), torch.nn.Parameter(at(1))]
 VALUES = [*TENSORS, *EDGES, True, False, None, 0.0, 1.0, float("nan")]
 
 
+def key_maker(launch, *arguments):
+    """The function that makes a launch's key: `key_of`, or its counterpart in C."""
+    launch.key_of((1,), *arguments)  # as a first launch, fetches the driver
+    if launch.native is None:
+        return launch.key_of
+    signature = inspect.signature(launch.kernel.fn)
+    settings = [None] * len(FORMS[version()].knobs)
+
+    def key_of(grid, *arguments):
+        bound = signature.bind(*arguments)
+        bound.apply_defaults()
+        return launch.native.launcher.launch(grid, *settings, *bound.args)  # nothing is learnt yet
+
+    return key_of
+
+
 def own_key(kernel, arguments, named):
     """Triton's own key of a launch."""
     from triton.runtime.jit import compute_cache_key
@@ -109,18 +128,26 @@ def own_key(kernel, arguments, named):
 
 def both(driver, launch, grid, *arguments, **meta):
     """Launch here, then by Triton; return the two launches as they reached the C function."""
+    before = len(driver.launches)
     launch(grid, *arguments, **meta)
     launch.kernel[grid](*arguments, **launch.fixed, **meta)
-    ours, theirs = driver.launches[-2:]
-    return {**ours, "raw": None}, {**theirs, "raw": None}
+    ours, theirs = driver.launches[before:]
+    # Constants and classes reach Triton's launcher alone; "given" is what reaches the kernel.
+    apart = {"raw": None, **({"values": None} if ours["values"] is None else {})}
+    return {**ours, **apart}, {**theirs, **apart}
 
 
-def calls_of(function):
-    """The names of all functions that a call runs, Python's and C's."""
-    calls = []
+def calls_of(function, opaque=""):
+    """The names of all functions that a call runs, Python's and C's, but for those within one."""
+    calls, inside = [], False
 
     def profile(frame, event, argument):
-        if event == "call":
+        nonlocal inside
+        if frame.f_code.co_name == opaque and event in ("call", "return"):
+            inside = event == "call"
+        elif inside:
+            return
+        elif event == "call":
             calls.append(frame.f_code.co_name)
         elif event == "c_call":
             calls.append(argument.__name__)

@@ -23,12 +23,16 @@ class Launched:
         self.driver, self.launch = driver, launch
 
     def __call__(self, a, FIRST=8, b=16, SECOND=None, num_warps=None):
-        options = {"num_warps": num_warps or self.warps}
+        warps = num_warps or self.warps
+        options = {} if warps == 4 else {"num_warps": warps}  # 4 is Triton's own
         compiled = self.launch((1,), a, FIRST=FIRST, b=b, SECOND=SECOND, **options)
         source = compiled.src
         found = self.driver.launches[-1]
         tensors = {x.data_ptr(): name for name, x in (("a", a), ("b", b)) if torch.is_tensor(x)}
-        values = [tensors.get(value, value) for value in found["values"]]
+        values = [
+            (kind, tensors[int.from_bytes(data, "little")] if kind.startswith("*") else data)
+            for kind, data in found["given"]
+        ]
         kernel = source.signature, source.constants, source.attrs
         return repr((kernel, values, found["grid"], found["flags"]))
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import threading
 
 import pytest
 import torch
 
-from rightfast.runtime import cdiv, launchable
+from rightfast.runtime import cdiv, launch_native, launchable
 
 triton = pytest.importorskip("triton", minversion="3.6", exc_type=ImportError)
 tl = pytest.importorskip("triton.language")
@@ -35,9 +36,24 @@ def count_kernel(out):
     tl.atomic_add(out, 1)
 
 
+@pytest.fixture(autouse=True, params=["python", "c"])
+def way(request, monkeypatch):
+    """Launchers in Python, and in C where it was built."""
+    if request.param == "c" and launch_native.built is None:
+        pytest.skip("_launch.c was not built: setup.py says why")
+    monkeypatch.setattr(launch_native, "enabled", request.param == "c")
+    return request.param
+
+
 @pytest.fixture
-def launch():
-    return launchable(affine_kernel)
+def launch(way):
+    launch = launchable(affine_kernel)
+    assert (launch.native is not None) == (way == "c")
+    return launch
+
+
+def refuse(*given):
+    raise AssertionError("launched by Triton's own launcher")
 
 
 def expected(x, bias, n, scale, square):
@@ -77,6 +93,56 @@ def test_every_kind_in_any_order(launch):
     assert launch.direct
     assert launch.reason == ""
     assert len(launch.entries) > 50
+
+
+def test_which_way_is_taken(launch, way):
+    x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    launch((2,), x, None, out, 64, 0.5, BLOCK=32)
+    for key, entry in launch.entries.items():
+        launch.entries[key] = entry._replace(run=refuse)
+    if way == "c":
+        for scale in (3.0, -1.0):
+            launch((2,), x, None, out, 64, scale, BLOCK=32)
+            assert torch.equal(out, scale * x)
+    else:
+        with pytest.raises(AssertionError, match="own launcher"):
+            launch((2,), x, None, out, 64, 0.5, BLOCK=32)
+
+
+def test_an_error_is_tritons(launch):
+    x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    launch((2,), x, None, out, 64, 2, BLOCK=32)
+    caught = []
+    for call in (launch, lambda grid, *given, **meta: affine_kernel[grid](*given, **meta)):
+        with pytest.raises(RuntimeError, match="invalid argument") as error:
+            call((1, 70000), x, None, out, 64, 2, BLOCK=32)  # more than a grid may have
+        caught.append(str(error.value))
+    assert caught[0] == caught[1]
+    launch((2,), x, None, out, 64, 2, BLOCK=32)
+    assert torch.equal(out, 2 * x)
+
+
+def test_a_thread_that_has_no_context_yet(launch):
+    x, out = torch.ones(64, device="cuda"), torch.zeros(64, device="cuda")
+    launch((2,), x, None, out, 64, 2, BLOCK=32)
+    errors = []
+
+    def work():
+        try:
+            for _ in range(3):
+                launch((2,), x, None, out, 64, 5, BLOCK=32)
+        except Exception as error:
+            errors.append(error)
+
+    launch((2,), x, None, out, 64, 5, BLOCK=32)
+    out.zero_()
+    torch.cuda.synchronize()
+    thread = threading.Thread(target=work)
+    thread.start()
+    thread.join()
+    torch.cuda.synchronize()
+    assert errors == []
+    assert torch.equal(out, 5 * x)
 
 
 def test_memory_that_the_device_cannot_read(launch):

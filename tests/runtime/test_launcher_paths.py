@@ -41,13 +41,21 @@ class TestBinding:
             (5, 4),
             (5, 4, 3),
             [5, 4],
-            (0,),
             lambda known: (known["n"], known["BLOCK"], known["x"].numel()),
             lambda known: [cdiv(known["n"], known["BLOCK"])],
         ]:
             for _ in range(2):
                 ours, theirs = both(recording, launch, grid, at(0), at(8), 8)
                 assert ours == theirs
+
+    def test_a_grid_without_blocks_launches_nothing(self, recording):
+        triton_fakes.prepare(pair_kernel, recording)
+        launch = launchable(pair_kernel)
+        compiled = launch((1,), at(0), 3)
+        before = len(recording.launches)
+        for grid in [(0,), (2, 0), [1, 1, 0], (0, 2**31 - 1)]:
+            assert launch(grid, at(0), 3) is compiled
+        assert len(recording.launches) == before
 
     def test_keywords_and_defaults(self, recording):
         triton_fakes.prepare(meta_kernel, recording)
@@ -64,6 +72,7 @@ class TestBinding:
                 ours, theirs = both(recording, launch, (1,), *arguments, **named)
                 assert ours == theirs
 
+    @pytest.mark.parametrize("recording", ["python"], indirect=True)
     def test_a_tensor_of_the_gpu_is_passed_as_its_address(self, recording, monkeypatch):
         triton_fakes.prepare(pair_kernel, recording)
         launch = launchable(pair_kernel)
@@ -235,14 +244,34 @@ class TestErrors:
 class TestHostCalls:
     """Class 24: what a launch costs the host, as an exact count of calls."""
 
-    @pytest.mark.parametrize("count", [1, 4, 8])
-    def test_one_launch(self, recording, monkeypatch, count):
-        """One call of Python's own, beside the driver's two, and one look at each tensor."""
+    @pytest.fixture
+    def nothing_is_set(self, monkeypatch):
+        """Earlier tests leave settings there that have the default's value, set by hand."""
         from triton import knobs
 
         for settings in (vars(knobs.runtime), vars(knobs.compilation)):
-            for name in list(settings):  # earlier tests leave defaults there, set by hand
+            for name in list(settings):
                 monkeypatch.delitem(settings, name)
+
+    @pytest.mark.parametrize("recording", ["c"], indirect=True)
+    @pytest.mark.parametrize("count", [1, 4, 8])
+    def test_one_launch_in_c(self, recording, nothing_is_set, count):
+        """One call of Python's own, one in C, and the driver's two, whatever is passed."""
+        triton_fakes.prepare(WIDE[count], recording)
+        launch = launchable(WIDE[count], BLOCK=64, num_warps=4)
+        arguments = [at(8 * number) for number in range(count)]
+        launch((1,), *arguments)
+        expected = ["launch", "launch", "<lambda>", "<lambda>"]
+        if launcher.version() >= (3, 9):
+            expected += ["__get__", "get", "get", "getenv_bool"]  # a knob that is read every time
+        found = calls_of(lambda: launch((1,), *arguments), opaque="_launch")
+        assert sorted(found) == sorted(["<lambda>", *expected])  # and the one that is counted
+        assert recording.in_c == 1
+
+    @pytest.mark.parametrize("recording", ["python"], indirect=True)
+    @pytest.mark.parametrize("count", [1, 4, 8])
+    def test_one_launch(self, recording, nothing_is_set, count):
+        """One call of Python's own, beside the driver's two, and one look at each tensor."""
         triton_fakes.prepare(WIDE[count], recording)
         launch = launchable(WIDE[count], BLOCK=64, num_warps=4)
         arguments = [at(8 * number) for number in range(count)]

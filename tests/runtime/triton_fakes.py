@@ -2,15 +2,40 @@
 written down.
 
 `JITFunction.run`, its binder and its cache, `CompiledKernel` and `CudaLauncher.__call__` are
-Triton's own. Only the compiler, the driver and the C function at the very end are stood in for.
+Triton's own. Only the compiler, the driver and the C function at the very end are stood in for:
+Triton's launcher, or the driver's `cuLaunchKernel` where a launch is made by `_launch.c`.
 """
 
 from __future__ import annotations
 
+import ctypes
 from collections import namedtuple
 from typing import Any
 
 import torch
+
+from rightfast.runtime.launch_native import Library
+
+CPU = 1  # DLPack's number: memory of the host is this driver's
+LAUNCH = ctypes.CFUNCTYPE(
+    ctypes.c_int,
+    ctypes.c_void_p,
+    *[ctypes.c_uint] * 7,  # blocks, threads, shared memory
+    ctypes.c_void_p,
+    ctypes.POINTER(ctypes.c_void_p),
+    ctypes.c_void_p,
+)
+ERROR = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_int, ctypes.POINTER(ctypes.c_char_p))
+# What a kernel reads of an argument, by its type in Triton's signature.
+READS = {
+    "i1": ctypes.c_uint8,
+    "u1": ctypes.c_uint8,
+    "i32": ctypes.c_int32,
+    "i64": ctypes.c_int64,
+    "u64": ctypes.c_uint64,
+    "fp32": ctypes.c_float,
+    "fp64": ctypes.c_double,
+}
 
 TARGET = ("cuda", 90, 32)
 Metadata = namedtuple(
@@ -19,18 +44,69 @@ Metadata = namedtuple(
 
 
 class Driver:
-    """As much of a driver as a launch asks for; `launches` has what its C function was given."""
+    """As much of a driver as a launch asks for; `launches` has what its C function was given.
+
+    Attributes:
+        status: what `cuLaunchKernel` returns; only 0 launches.
+        sources: the kernels' sources, by what a launch names as function.
+        clusters, shared: of the kernels that are compiled next.
+        in_c: how many launches were made by `_launch.c`.
+    """
 
     def __init__(self) -> None:
         self.device = 0
         self.stream = 7
         self.loaded = 0
         self.launches: list[dict[str, Any]] = []
-        self.sources: dict[int, Any] = {}  # of the kernels, by what a launch names as function
+        self.sources: dict[int, Any] = {}
+        self.status = self.in_c = self.shared = 0
+        self.clusters = 1
         self.utils = self
         self.get_current_device = lambda: self.device
-        self.get_current_stream = lambda device: (self.stream, device)
-        self.launcher_cls = lambda source, metadata: launcher_class()(self, source)
+        self.get_current_stream = lambda device: 100 * device + self.stream
+        self.launcher_cls = self._launcher
+        self._functions = LAUNCH(self._launch), ERROR(self._error)
+
+    @property
+    def library(self) -> Library:
+        """In place of libcuda's."""
+        launch, error = (ctypes.cast(one, ctypes.c_void_p).value for one in self._functions)
+        assert launch is not None
+        assert error is not None
+        return Library(launch, error, CPU)
+
+    def _launcher(self, source: Any, metadata: Any) -> Any:
+        self.sources[self.loaded + 1] = source  # its binary is loaded next
+        return launcher_class()(self, source)
+
+    def _launch(self, function: int, *given: Any) -> int:
+        """`cuLaunchKernel`."""
+        *grid, threads, threads_y, threads_z, shared, stream, parameters, extra = given
+        if self.status or (threads_y, threads_z, extra) != (1, 1, None) or threads % 32:
+            return self.status or 1
+        kinds = passed(self.sources[function])
+        types = [reads(kind) for _, kind in kinds] + [ctypes.c_void_p] * 2
+        found = [kind.from_address(parameters[n]) for n, kind in enumerate(types)]
+        scratch = [one.value for one in found[len(kinds) :]]
+        self.in_c += 1
+        self.launches.append(
+            {
+                "grid": tuple(grid),
+                "stream": stream or 0,
+                "function": function,
+                "flags": (False, False, *scratch, (threads // 32, 1, shared)),
+                "given": tuple((kind, bytes(one)) for (_, kind), one in zip(kinds, found)),
+                "values": None,
+                "raw": None,
+            }
+        )
+        return 0
+
+    @staticmethod
+    def _error(status: int, text: Any) -> int:
+        """`cuGetErrorString`."""
+        text[0] = f"error {status}".encode()
+        return 0
 
     def get_current_target(self) -> Any:
         from triton.backends.compiler import GPUTarget
@@ -38,7 +114,7 @@ class Driver:
         return GPUTarget(*TARGET)
 
     def get_device_properties(self, device: int) -> dict[str, int]:
-        return {"max_shared_mem": 232448}
+        return {"max_shared_mem": 2**20}
 
     def load_binary(self, *arguments: Any) -> tuple[Any, ...]:
         self.loaded += 1
@@ -85,9 +161,13 @@ def recorder(driver: Driver, launcher: Any) -> Any:
     ) -> None:
         if enter is not None:
             enter({})
+        if 0 in grid:  # Triton's launcher does nothing, either
+            return
         launch = {"grid": grid, "stream": stream, "function": function, "flags": flags}
+        kinds = passed(driver.sources[function])
+        given = tuple((kind, encoded(kind, values[place])) for place, kind in kinds)
         values_read = tuple(map(plain, values))
-        driver.launches.append({**launch, "values": values_read, "raw": values})
+        driver.launches.append({**launch, "given": given, "values": values_read, "raw": values})
         if leave is not None:
             leave({})
 
@@ -99,6 +179,27 @@ def plain(value: Any) -> Any:
     if isinstance(value, torch.Tensor):
         return value.data_ptr()
     return value.__class__, value
+
+
+def passed(source: Any) -> list[tuple[int, str]]:
+    """Place and type of the arguments that the kernel is given: constants are compiled in."""
+    kinds = enumerate(source.signature.values())
+    return [(place, kind) for place, kind in kinds if kind != "constexpr"]
+
+
+def reads(kind: Any) -> Any:
+    """What a kernel reads of an argument of this type."""
+    return ctypes.c_uint64 if kind.startswith("*") else READS[kind]
+
+
+def encoded(kind: Any, value: Any) -> Any:
+    """The bytes that the kernel reads; what Triton alone packs, or refuses, as it is."""
+    if isinstance(value, torch.Tensor):
+        value = value.data_ptr()
+    try:
+        return bytes(reads(kind)(0 if value is None else value))
+    except (AttributeError, TypeError):  # a tuple; not of the type that an annotation says
+        return value.__class__, value
 
 
 def compiler(driver: Driver) -> Any:
@@ -115,8 +216,9 @@ def compiler(driver: Driver) -> Any:
     def compile_nothing(source: Any, target: Any = None, options: Any = None, **_: Any) -> Any:
         kernel = Kernel()
         warps = options["num_warps"]
-        kernel.metadata = Metadata(warps, 1, 0, 32, target, source.fn.__name__)
-        kernel.packed_metadata = (warps, 1, 0)
+        packed = (warps, driver.clusters, driver.shared)
+        kernel.metadata = Metadata(*packed, 32, target, source.fn.__name__)
+        kernel.packed_metadata = packed
         kernel.src, kernel.hash, kernel.name = source, "", source.fn.__name__
         kernel.asm, kernel.kernel, kernel.metadata_group = {}, b"", {}
         kernel.module = kernel._module_pid = kernel.function = kernel._run = None

@@ -37,7 +37,7 @@ class CudaGraphs:
         return _started() and torch.cuda.is_current_stream_capturing()
 
     def settings(self) -> tuple[object, ...]:
-        return (torch._C._cuda_getDevice(),) if _started() else ()
+        return (torch._C._cuda_getDevice(),) if torch.cuda.is_initialized() else ()  # type: ignore[no-untyped-call]
 
     def refuses(self, tensors: Sequence[Tensor]) -> str | None:
         if not torch.cuda.is_available():

@@ -24,8 +24,9 @@ class Kept:
 
     def find(self, key: Key) -> Recorded | None:
         """The recording of this very call, which is then the most recent one."""
-        for rest, found in self._by_near.get(key.near, ()):
-            if rest == key.rest:
+        near, rest = key
+        for other, found in self._by_near.get(near, ()):
+            if other == rest:
                 found.used = next(self._count)
                 return found
         return None

@@ -32,6 +32,9 @@ _dtypes = attrgetter("dtype")
 _devices = attrgetter("device")
 _Fields = tuple[tuple[str, ...], Any]
 _fields: dict[type, _Fields] = {}
+# Without the functions in Python around them, which do no more.
+_deterministic = torch._C._get_deterministic_algorithms
+_precision = torch._C._get_float32_matmul_precision
 _loose: dict[tuple[type, ...], tuple[int, ...]] = {}
 
 
@@ -84,8 +87,9 @@ def key_of(
         tuple(map(_dtypes, every)),
         tuple(map(_devices, fed.values())),
     )
-    settings = (*_settings(backend.device), *backend.settings())
-    return Key((options_key(options), addresses), (layout, settings, storages))
+    settings = (_settings(backend.device), backend.settings())
+    near, rest = (options_key(options), addresses), (layout, settings, storages)
+    return tuple.__new__(Key, (near, rest))  # its own __new__ is a function in Python
 
 
 def options_key(options: Any) -> tuple[Any, ...]:
@@ -96,19 +100,20 @@ def options_key(options: Any) -> tuple[Any, ...]:
         NotRecordable: a field is callable or mutable.
     """
     cls = type(options)
-    names, read = fields_of(options)
+    names, read = _fields.get(cls) or fields_of(options)
     values = read(options)
     kinds = tuple(map(type, values))
     loose = _loose.get(kinds)
     if loose is None:
         loose = _loose[kinds] = tuple(i for i, kind in enumerate(kinds) if not _is_exact(kind))
-    if loose:
-        strict = list(values)
-        for place in loose:
-            value = strict[place]
-            # The hexadecimal form of a float: 0.0 == -0.0, and NaN is not NaN.
-            strict[place] = value.hex() if kinds[place] is float else _frozen(value, names[place])
-        values = tuple(strict)
+    for place in loose:
+        value = values[place]
+        if kinds[place] is not float:
+            value = _frozen(value, names[place])
+        elif not value or value != value:
+            value = value.hex()  # 0.0 == -0.0, and NaN is not NaN; other floats are exact
+        if value is not values[place]:
+            values = (*values[:place], value, *values[place + 1 :])
     return (cls, kinds, values)
 
 
@@ -173,21 +178,18 @@ def _frozen(value: Any, name: str) -> Any:
 def _settings(device: str) -> tuple[Any, ...]:
     """The modes of torch that change what an operator computes."""
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    try:
+        precision = _precision()
+    except RuntimeError:  # set by backend, which the getter refuses to sum up
+        precision = str(torch.backends.cuda.matmul.fp32_precision)
     return (
         autocast,
-        _precision(),
-        torch.are_deterministic_algorithms_enabled(),
+        precision,
+        _deterministic(),
         torch.get_default_dtype(),
         torch.is_inference_mode_enabled(),
         torch.is_grad_enabled(),
     )
-
-
-def _precision() -> str:
-    try:
-        return torch.get_float32_matmul_precision()
-    except RuntimeError:  # set by backend, which the getter refuses to sum up
-        return str(torch.backends.cuda.matmul.fp32_precision)
 
 
 def flippable(tensors: Sequence[Tensor]) -> tuple[int, ...]:

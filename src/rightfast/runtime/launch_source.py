@@ -20,6 +20,13 @@ from typing import Any
 
 PREFIX = "_rf_"  # of every name in the source that is no parameter of the kernel
 
+# Launches that Triton has to see.
+SPECIAL = (
+    "_rf_captures or _rf_enter.calls or _rf_exit.calls "
+    "or _rf_runtime_set and _rf_hooked() or _rf_kernel.pre_run_hooks "
+    "or _rf_kernel.used_global_vals and _rf_changed(_rf_kernel.used_global_vals)"
+)
+
 
 class Foreign(Exception):
     """An argument of a kind that the key does not know."""
@@ -120,15 +127,23 @@ class Source:
         fixed: names of constexpr parameters whose values are given beforehand.
         form: how the launcher of this Triton is called: "flat" or "packed".
         knobs: expressions that Triton reads at every launch and that are in its own key.
+        native: whether a launch is tried in C first; what is left to Python goes on here.
     """
 
     def __init__(
-        self, found: list[Parameter], fixed: Mapping[str, Any], form: str, knobs: list[str]
+        self,
+        found: list[Parameter],
+        fixed: Mapping[str, Any],
+        form: str,
+        knobs: list[str],
+        native: bool = False,
     ) -> None:
         self.found = found
         self.fixed = fixed
+        self.given = [one for one in found if one.name not in fixed]
         self.form = form
         self.knobs = knobs
+        self.native = native
 
     def text(self) -> str:
         bound = [line for n, one in enumerate(self.found) for line in binding(n, one)]
@@ -140,6 +155,7 @@ def key_of({self._head()}):
     return {self._key()}
 
 def launch({self._head()}):
+{_indent(self._in_c(), 4)}
     try:
 {_indent(bound, 8)}
         _rf_d = _rf_device()
@@ -147,12 +163,10 @@ def launch({self._head()}):
 {_indent(self._find(), 8)}
     except (_rf_Foreign, TypeError):
         _rf_entry = _rf_key = None
-    if _rf_entry is None or (
-        _rf_captures or _rf_enter.calls or _rf_exit.calls
-        or _rf_runtime_set and _rf_hooked() or _rf_kernel.pre_run_hooks
-        or _rf_kernel.used_global_vals and _rf_changed(_rf_kernel.used_global_vals)
-    ):
-        return _rf_triton(_rf_key, _rf_grid, {self._as_given()})
+    if _rf_entry is None or {SPECIAL}:
+        return _rf_triton(_rf_key, _rf_known, _rf_grid, {self._as_given()})
+    if _rf_known is not None:
+        _rf_learn(_rf_known, _rf_entry)
     if _rf_grid.__class__ is not tuple and callable(_rf_grid):
         _rf_grid = _rf_grid({names})
     _rf_n = len(_rf_grid)
@@ -161,12 +175,21 @@ def launch({self._head()}):
     return _rf_compiled
 """
 
+    def _in_c(self) -> list[str]:
+        """The launch in C, which gives back the kernel, the key of a launch to learn, or None."""
+        if not self.native:
+            return ["_rf_known = None"]
+        given = ", ".join(["_rf_grid", *self.knobs, *(one.name for one in self.given)])
+        return [
+            f"_rf_known = None if _rf_options or {SPECIAL} else _rf_native({given})",
+            "if _rf_known is not None and _rf_known.__class__ is not _rf_bytes:",
+            "    return _rf_known",
+        ]
+
     def _head(self) -> str:
         """Parameters as the kernel has them, less those that are fixed."""
         words, star = [f"{PREFIX}grid", "/"], False
-        for one in self.found:
-            if one.name in self.fixed:
-                continue
+        for one in self.given:
             if one.keyword_only and not star:
                 words.append("*")
                 star = True

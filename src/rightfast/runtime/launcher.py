@@ -4,9 +4,11 @@
     launch((cdiv(n, 1024),), x, y, out, n)
 
 launches what `add_kernel[(triton.cdiv(n, 1024),)](x, y, out, n, BLOCK=1024, num_warps=4)` launches,
-with less work on the host: arguments are bound in one pass, the driver is fetched once, and the
-compiled kernel's own C launcher is called. The first launch of each specialisation goes through
-Triton, which compiles it; so does every launch that Triton would treat in a way of its own:
+with less work on the host: arguments are bound in one pass, the driver is fetched once, and a plain
+launch is handed to the driver in C (`launch.native`; where `_launch.c` was not built, and for what
+it does not know, the compiled kernel's own C launcher is called). The first launch of each
+specialisation goes through Triton, which compiles it; so does every launch that Triton would treat
+in a way of its own:
 
 - under the interpreter, or a version of Triton that is not known here (`launch.direct` is False,
   `launch.reason` says why);
@@ -22,7 +24,8 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol, cast
 
-from rightfast.runtime import watch
+from rightfast.runtime import launch_native, watch
+from rightfast.runtime.launch_native import Native
 from rightfast.runtime.launch_source import PREFIX, Foreign, Source, parameters, refused, wide
 from rightfast.runtime.triton_forms import FORMS, Form, changed, entry, version
 
@@ -35,6 +38,7 @@ class Launch(Protocol):
     kernel: Any  # the function under @triton.jit
     fixed: Mapping[str, Any]  # meta-parameters that were given beforehand
     direct: bool  # False: every launch goes through Triton
+    native: Native | None  # what launches in C; None: Python does
     reason: str  # why the last launch that could not be kept went through Triton
     entries: dict[Any, Any]  # the specialisations that are known
     key_of: Callable[..., tuple[Any, ...]] | None  # the key of a launch, without launching
@@ -103,11 +107,18 @@ def _direct(kernel: Any, fixed: Mapping[str, Any], form: Form) -> Launch:
     entries: dict[Any, Any] = {}
     found = parameters(kernel)
     names = {one.name for one in found if one.name in fixed}
-    source = Source(found, {name: fixed[name] for name in names}, form.call, list(form.knobs))
-    namespace = _namespace(kernel, fixed, entries)
+    native = launch_native.native([one for one in found if one.name not in names], len(form.knobs))
+    constants = {name: fixed[name] for name in names}
+    source = Source(found, constants, form.call, list(form.knobs), native is not None)
+    namespace = _namespace(kernel, fixed, entries, native)
 
     def through_triton(
-        key: Any, grid: Grid, positional: Any, named: dict[str, Any], options: dict[str, Any]
+        key: Any,
+        known: bytes | None,
+        grid: Grid,
+        positional: Any,
+        named: dict[str, Any],
+        options: dict[str, Any],
     ) -> Any:
         """Launch as Triton does, and keep what it launched for the next time."""
         _refuse_twice(fixed, options)
@@ -121,16 +132,20 @@ def _direct(kernel: Any, fixed: Mapping[str, Any], form: Form) -> Launch:
                 launch.reason = kept
             else:
                 entries[key] = kept
+                if native is not None and known is not None:
+                    native.learn(known, kept)
         return compiled
 
     namespace[f"{PREFIX}triton"] = through_triton
     exec(compile(source.text(), f"<launch of {kernel.__name__}>", "exec"), namespace)
     key_of = namespace["key_of"]
-    launch = _finish(namespace["launch"], kernel, fixed, "", entries, key_of)
+    launch = _finish(namespace["launch"], kernel, fixed, "", entries, key_of, native)
     return launch
 
 
-def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -> dict[str, Any]:
+def _namespace(
+    kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any], native: Native | None
+) -> dict[str, Any]:
     """What the generated functions see, by its name without the prefix."""
     import torch
     from triton import knobs
@@ -168,6 +183,7 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
         "exit": leave,
         "hooked": hooked,
         "changed": changed,
+        "bytes": bytes,
         **{f"fixed_{name}": value for name, value in fixed.items()},
         **{
             f"default_{name}": signed.default
@@ -188,9 +204,17 @@ def _namespace(kernel: Any, fixed: Mapping[str, Any], entries: dict[Any, Any]) -
             current = getattr(torch._C, "_cuda_getDevice", current)
         namespace[f"{PREFIX}device"] = current
         namespace[f"{PREFIX}stream"] = active.get_current_stream
+        if native is not None:
+            namespace[f"{PREFIX}native"] = native.connect(current, active.get_current_stream)
         return device
 
+    def first_in_c(*given: Any) -> Any:
+        first()
+        return namespace[f"{PREFIX}native"](*given)
+
     namespace[f"{PREFIX}device"] = first
+    if native is not None:
+        namespace[f"{PREFIX}native"], namespace[f"{PREFIX}learn"] = first_in_c, native.learn
     return namespace
 
 
@@ -217,9 +241,11 @@ def _finish(
     reason: str,
     entries: dict[Any, Any],
     key_of: Callable[..., tuple[Any, ...]] | None,
+    native: Native | None = None,
 ) -> Launch:
     launch.kernel, launch.fixed, launch.entries = kernel, dict(fixed), entries
     launch.direct, launch.reason, launch.key_of = key_of is not None, reason, key_of
+    launch.native = native
     launch.__name__ = launch.__qualname__ = f"launch_{getattr(kernel, '__name__', 'kernel')}"
     launch.__doc__ = getattr(kernel, "__doc__", None)
     return cast(Launch, launch)

@@ -73,6 +73,16 @@ def entry(compiled: Any, form: Form) -> Entry | str:
     )
 
 
+def plain(entry: Entry) -> bool:
+    """Whether a launch is the driver's plain one: a grid, threads, shared memory, arguments.
+
+    Clusters, cooperative grids and dependent launches are not, nor is more shared memory than one
+    block could have before the driver had a mode for it.
+    """
+    _, clusters, shared = entry.metadata[:3]
+    return not (entry.cooperative or entry.pdl) and clusters == 1 and shared <= 228 * 1024
+
+
 _MISSING = object()
 
 
