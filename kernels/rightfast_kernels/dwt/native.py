@@ -182,6 +182,12 @@ def recorded_up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
     return found
 
 
+def empty_many(like: Tensor, sizes: list[int], ndim: int) -> list[Tensor]:
+    """Uninitialised contiguous tensors as ``like``; ``sizes`` are their shapes in a row."""
+    found: list[Tensor] = torch.ops.rightfast.empty_many.default(like, sizes, ndim)
+    return found
+
+
 def cpu(name: str = "") -> str:
     """Runs the loops of ``name``, "avx512", "avx2" or "baseline", from now on; "": the widest.
 

@@ -9,11 +9,13 @@ A level is one pass along the last two axes where that serves, and passes along 
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
 from functools import lru_cache
 from importlib.util import find_spec
 from typing import Any
 
 import torch
+from rightfast_kernels.dwt import native
 from rightfast_kernels.dwt.native import Plan
 from rightfast_kernels.dwt.transforms import Transform, read, shape_at
 from torch import Tensor
@@ -24,6 +26,7 @@ HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
 MOST = 512
 _recipes: dict[Hashable, Recipe] = {}
+_known: dict[Hashable, Any] = {}
 
 
 @lru_cache(maxsize=1)
@@ -32,14 +35,34 @@ def available() -> bool:
     return torch.cuda.is_available() and torch.version.hip is None and bool(find_spec("triton"))
 
 
+@dataclass(frozen=True)
+class _Known:
+    """A decomposition that was done before: the sizes of its bands, and of what lies between
+    them, in a row; how many of them are bands; and what is launched."""
+
+    sizes: list[int]
+    bands: int
+    recipe: Recipe
+
+
 def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
     """All bands of the contiguous signal ``x``, in ``out`` if given; not recorded by autograd."""
+    key = (plan.text, x.shape, x.dtype, x.get_device())
+    if not out and (known := _known.get(key)):
+        made = native.empty_many(x, known.sizes, x.ndim)
+        with _on(x):
+            known.recipe.launch([None, x, *made])
+        return made[: known.bands]
     transform = read(plan.text)
-    bands = list(out) or [x.new_empty(shape) for shape in _band_shapes(transform, tuple(x.shape))]
+    shapes = _band_shapes(transform, tuple(x.shape))
+    bands = list(out) or [x.new_empty(shape) for shape in shapes]
     if not x.numel():
         return [band.zero_() for band in bands]
-    key = (plan.text, x.shape, x.dtype, x.get_device(), False, out and out[0].dtype)
-    _run(key, [x, *bands], lambda tape: _down(tape, x, bands, transform))
+    recipe = _run((key, out and out[0].dtype), [x, *bands], lambda t: _down(t, x, bands, transform))
+    alike = recipe and all(dtype == x.dtype for _, dtype in recipe.made)
+    if recipe and alike and native.available and not out:
+        every = [*shapes, *(shape for shape, _ in recipe.made)]
+        _keep(_known, key, _Known([n for shape in every for n in shape], len(bands), recipe))
     return bands
 
 
@@ -84,18 +107,26 @@ def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) ->
         low = steps.up(tape, given, transform.axes, level, None if number else x)
 
 
-def _run(key: Hashable, given: list[Tensor], first: Callable[[Tape], None]) -> None:
-    """By the recipe that is known, else as it is done for the first time."""
+def _run(
+    key: Hashable, given: list[Tensor], first: Callable[[Tape], None]
+) -> Recipe | None:
+    """By the recipe that is known, else as it is done for the first time; returns the recipe."""
     with _on(given[0]):
-        if recipe := _recipes.get(key):
+        recipe = _recipes.get(key)
+        if recipe:
             recipe.run(given)
-            return
+            return recipe
         tape = Tape(given)
         first(tape)
-        if tape.recipe:
-            if len(_recipes) >= MOST:
-                _recipes.clear()
-            _recipes[key] = tape.recipe
+    if tape.recipe:
+        _keep(_recipes, key, tape.recipe)
+    return tape.recipe
+
+
+def _keep(kept: dict[Hashable, Any], key: Hashable, value: Any) -> None:
+    if len(kept) >= MOST:
+        kept.clear()
+    kept[key] = value
 
 
 def _band_shapes(transform: Transform, like: tuple[int, ...]) -> list[tuple[int, ...]]:
