@@ -1,0 +1,200 @@
+# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
+"""What Haar's two kernels share: where a thread's patch lies, and its lines in registers.
+
+A site is a patch of the signal whose coefficients need no other sample: 2^INNER samples along each
+axis but the last, and P along the last, INNER levels being done in registers. A program has as many
+sites as threads, and every tensor is [SITES, elements of one line], a line in one thread: splitting
+and joining the last dimension then renames registers, and a line is one access of up to 16 bytes.
+Lines over the other axes are a tuple, the last of these axes fastest.
+
+Where all lengths are even at every level (EXACT), a length comes as its quotient by UNIT, so that
+the compiler knows how far an address is divisible; there blocks continue the first axis, too.
+"""
+
+import triton
+import triton.language as tl
+
+
+@triton.jit
+def length(n, LEVEL: tl.constexpr, UNIT: tl.constexpr, EXACT: tl.constexpr):
+    """Of an axis, after LEVEL levels: half of it each, rounded up."""
+    return n * (UNIT >> LEVEL) if EXACT else (n + ((1 << LEVEL) - 1)) >> LEVEL
+
+
+@triton.jit
+def place(site, m1, m2, m3, AXES: tl.constexpr, EXACT: tl.constexpr):
+    """(block, z, y, x) of a site; axes that are not transformed are 0."""
+    block = tl.zeros_like(site)
+    z, y, x, rest = block, block, site, site
+    if AXES > 1 or not EXACT:
+        x = site % m3
+        rest = site // m3
+    if AXES == 2:
+        y = rest
+    if AXES == 3 or (AXES == 2 and not EXACT):
+        y = rest % m2
+        rest = rest // m2
+    if AXES == 3:
+        z = rest
+        if not EXACT:
+            z = rest % m1
+            rest = rest // m1
+    if not EXACT:
+        block = rest
+    return block, z, y, x
+
+
+@triton.jit
+def corner(where, n1, n2, n3, SIDE: tl.constexpr, P: tl.constexpr):
+    """Offsets of the patches' first samples in a tensor of n1 x n2 x n3 a block."""
+    block, z, y, x = where
+    return ((block * n1 + z * SIDE) * n2 + y * SIDE) * n3 + x * P
+
+
+@triton.jit
+def line_mask(ok, where, n1, n2, Z: tl.constexpr, Y: tl.constexpr, SIDE: tl.constexpr, AXES, EXACT):
+    """Which sites have line (Z, Y) of their patch."""
+    if not EXACT:
+        if AXES == 3:
+            ok = ok & (where[1] * SIDE + Z < n1)
+        if AXES > 1:
+            ok = ok & (where[2] * SIDE + Y < n2)
+    return ok
+
+
+@triton.jit
+def piece_mask(ok, left, FIRST: tl.constexpr, P: tl.constexpr, EXACT: tl.constexpr):
+    mask = ok[:, None]
+    if not EXACT:
+        mask = mask & (FIRST + tl.arange(0, P)[None, :] < left[:, None])
+    return mask
+
+
+@triton.jit
+def load_piece(line, ok, left, FIRST: tl.constexpr, P: tl.constexpr, EXACT: tl.constexpr):
+    at = line[:, None] + (FIRST + tl.arange(0, P))[None, :]
+    mask = piece_mask(ok, left, FIRST, P, EXACT)
+    # Where all is even a site is there or not, and what is not there is not stored either.
+    return tl.load(at, mask) if EXACT else tl.load(at, mask, 0.0)
+
+
+@triton.jit
+def store_piece(line, value, ok, left, FIRST: tl.constexpr, P: tl.constexpr, EXACT: tl.constexpr):
+    at = line[:, None] + (FIRST + tl.arange(0, P))[None, :]
+    tl.store(at, value.to(line.dtype.element_ty), piece_mask(ok, left, FIRST, P, EXACT))
+
+
+@triton.jit
+def load_line(line, ok, left, SITES, P: tl.constexpr, TWO: tl.constexpr, EXACT: tl.constexpr):
+    """P samples from each address on, in two pieces where they are too many bytes for one."""
+    if TWO:
+        first = load_piece(line, ok, left, 0, P // 2, EXACT)
+        second = load_piece(line, ok, left, P // 2, P // 2, EXACT)
+        value = tl.reshape(tl.permute(tl.join(first, second), (0, 2, 1)), (SITES, P))
+    else:
+        value = load_piece(line, ok, left, 0, P, EXACT)
+    return value
+
+
+@triton.jit
+def store_line(line, value, ok, left, SITES, P: tl.constexpr, TWO: tl.constexpr, EXACT):
+    if TWO:
+        halves = tl.permute(tl.reshape(value, (SITES, 2, P // 2)), (0, 2, 1))
+        first, second = tl.split(halves)
+        store_piece(line, first, ok, left, 0, P // 2, EXACT)
+        store_piece(line, second, ok, left, P // 2, P // 2, EXACT)
+    else:
+        store_piece(line, value, ok, left, 0, P, EXACT)
+
+
+@triton.jit
+def load_patch(
+    band, where, ok, n1, n2, n3, SITES: tl.constexpr, SIDE, P: tl.constexpr, TWO,
+    AXES: tl.constexpr, EXACT, KIND: tl.constexpr, SIGN: tl.constexpr,
+):  # fmt: skip
+    """The lines of the patches in a tensor, times SIGN; zeros where there is none."""
+    lines = ()
+    for z in tl.static_range(SIDE if AXES == 3 else 1):
+        for y in tl.static_range(SIDE if AXES > 1 else 1):
+            if band is None:
+                lines += (tl.zeros((SITES, P), KIND),)
+            else:
+                at = band + corner(where, n1, n2, n3, SIDE, P) + (z * n2 + y) * n3
+                there = line_mask(ok, where, n1, n2, z, y, SIDE, AXES, EXACT)
+                line = load_line(at, there, n3 - where[3] * P, SITES, P, TWO, EXACT)
+                lines += (line.to(KIND) * SIGN,)
+    return lines
+
+
+@triton.jit
+def store_patch(
+    band, lines, where, ok, n1, n2, n3, SITES, SIDE, P, TWO, AXES: tl.constexpr, EXACT
+):  # fmt: skip
+    at = band + corner(where, n1, n2, n3, SIDE, P)
+    left = n3 - where[3] * P
+    across: tl.constexpr = SIDE if AXES > 1 else 1
+    for z in tl.static_range(SIDE if AXES == 3 else 1):
+        for y in tl.static_range(across):
+            there = line_mask(ok, where, n1, n2, z, y, SIDE, AXES, EXACT)
+            line = at + (z * n2 + y) * n3
+            store_line(line, lines[z * across + y], there, left, SITES, P, TWO, EXACT)
+
+
+@triton.jit
+def part(lines, OUTER: tl.constexpr, INNER: tl.constexpr):
+    """Sums and differences over the middle of OUTER x 2 x INNER lines."""
+    low, high = (), ()
+    for o in tl.static_range(OUTER):
+        for i in tl.static_range(INNER):
+            a = lines[2 * o * INNER + i]
+            b = lines[(2 * o + 1) * INNER + i]
+            low += (a + b,)
+            high += (a - b,)
+    return low, high
+
+
+@triton.jit
+def weave(low, high, OUTER: tl.constexpr, INNER: tl.constexpr):
+    """The adjoint of `part`."""
+    lines = ()
+    for o in tl.static_range(OUTER):
+        for i in tl.static_range(INNER):
+            lines += (low[o * INNER + i] + high[o * INNER + i],)
+        for i in tl.static_range(INNER):
+            lines += (low[o * INNER + i] - high[o * INNER + i],)
+    return lines
+
+
+@triton.jit
+def part_line(lines, COUNT: tl.constexpr, SITES: tl.constexpr, P: tl.constexpr):
+    """Sums and differences of neighbours in COUNT lines of P samples."""
+    low, high = (), ()
+    for i in tl.static_range(COUNT):
+        a, b = tl.split(tl.reshape(lines[i], (SITES, P // 2, 2)))
+        low += (a + b,)
+        high += (a - b,)
+    return low, high
+
+
+@triton.jit
+def weave_line(low, high, COUNT: tl.constexpr, SITES: tl.constexpr, P: tl.constexpr):
+    """The adjoint of `part_line`, to lines of P samples."""
+    lines = ()
+    for i in tl.static_range(COUNT):
+        both = tl.join(low[i] + high[i], low[i] - high[i])
+        lines += (tl.reshape(both, (SITES, P)),)
+    return lines
+
+
+@triton.jit
+def scaled(lines, COUNT: tl.constexpr, FACTOR: tl.constexpr):
+    out = ()
+    for i in tl.static_range(COUNT):
+        out += (lines[i] * FACTOR,)
+    return out
+
+
+@triton.constexpr_function
+def sign_of(band, sign):
+    """The sign once for each axis that the band of this code is high along."""
+    return sign if band.bit_count() % 2 else 1
