@@ -106,18 +106,15 @@ def up(
 
 
 def pick(axes: int, levels: int, itemsize: int, elements: int) -> Config:
-    """The fastest of those that were timed on an H200; small signals need more programs."""
+    """At most 64 samples a thread, in lines of at most two 16-byte pieces, as far as that goes."""
     small = elements < 1 << 22
-    warps = 1 if small else 4
-    if axes == 1:
-        return Config(0, 3 - levels, warps)
-    if axes == 2:
-        if levels == MOST_LEVELS:
-            return Config(1, 0, 4) if small or itemsize == 8 else Config(0, 0, 4)
-        return Config(0, 3 - levels if itemsize < 8 else 2 - levels, warps)
-    if levels == 1:
-        return Config(0, 2 if itemsize < 8 else 0, warps)
-    return Config(levels - 2, 0, 4)
+    most = 6 if itemsize < 8 else 4  # samples a thread and
+    line = 5 - itemsize.bit_length() + 1  # in a line, as powers of two
+    deep = levels * axes > most or levels > line
+    across = 1 if deep or (small and levels == MOST_LEVELS and axes == 2) else 0
+    inner = levels - across
+    run = 0 if across else max(0, min(line - inner, most - inner * axes))
+    return Config(across, run, 4 if across or not small else 1)
 
 
 def launch(kernel: Any, grid: tuple[int], *arguments: Any, **meta: Any) -> Any:
@@ -153,11 +150,12 @@ def _run(
     lengths, depth = x.shape[1:], len(levels)
     axes = len(lengths)
     across, run, warps = config or pick(axes, depth, x.itemsize, x.numel())
-    exact = not any(n % (1 << depth) for n in lengths)
-    while exact and lengths[-1] % (1 << depth + run):
+    last = lengths[-1] % (1 << depth) == 0
+    even = 2 if not any(n % (1 << depth) for n in lengths) else int(last)
+    while last and lengths[-1] % (1 << depth + run):
         run -= 1
     shifts = [depth] * (axes - 1) + [depth + run]
-    sizes = [n >> shift for n, shift in zip(lengths, shifts)] if exact else lengths
+    front = [n >> depth if even == 2 else n for n in lengths[:-1]]
     # Sites are counted by their coefficient at the last level that is done by threads alone, except
     # where `down` goes on to one that groups of them share.
     inner, apart = depth - across, kernel is haar_down_kernel and across
@@ -175,7 +173,8 @@ def _run(
         *bands,
         count,
         *[1] * (MOST_AXES - axes),
-        *sizes,
+        *front,
+        lengths[-1] >> shifts[-1] if last else lengths[-1],
         AXES=axes,
         LEVELS=depth,
         ACROSS=across,
@@ -184,7 +183,7 @@ def _run(
         TWO=x.itemsize << inner + run > 16,
         GAIN=scale**axes,
         SIGN=1 if sign > 0 else -1,
-        EXACT=exact,
+        EVEN=even,
         WIDE=programs * sites << inner * axes + run >= 1 << 31,
         DOUBLE=_kind([x, low, *bands]) == torch.float64,
         num_warps=warps,

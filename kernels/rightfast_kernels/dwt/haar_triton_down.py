@@ -10,13 +10,14 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.dwt.haar_triton_tile import (
-    length,
+    after,
     load_patch,
     part,
     part_line,
     place,
     scaled,
     sign_of,
+    sites,
     store_patch,
 )
 
@@ -76,17 +77,15 @@ def _part_last(value):
 
 @triton.jit
 def store_level(
-    details, bands, where, ok, n1, n2, n3, SITES, SIDE: tl.constexpr, P, AXES: tl.constexpr, GAIN,
-    SIGN: tl.constexpr, EXACT,
+    details, bands, where, ok, n, SITES, SIDE: tl.constexpr, P, AXES: tl.constexpr, GAIN,
+    SIGN: tl.constexpr, EVEN,
 ):  # fmt: skip
     """The details of one level of the patches; what comes back is its low band."""
     lines: tl.constexpr = SIDE ** (AXES - 1)
     for band in tl.static_range(1, 1 << AXES):
         if details[band - 1] is not None:
             value = scaled(bands[band], lines, GAIN * sign_of(band, SIGN))
-            store_patch(
-                details[band - 1], value, where, ok, n1, n2, n3, SITES, SIDE, P, False, AXES, EXACT
-            )
+            store_patch(details[band - 1], value, where, ok, n, SITES, SIDE, P, False, AXES, EVEN)
     return scaled(bands[0], lines, GAIN)
 
 
@@ -105,13 +104,11 @@ def haar_down_kernel(
     count, n1, n2, n3,
     AXES: tl.constexpr, LEVELS: tl.constexpr, ACROSS: tl.constexpr, RUN: tl.constexpr,
     SITES: tl.constexpr, TWO: tl.constexpr, GAIN: tl.constexpr, SIGN: tl.constexpr,
-    EXACT: tl.constexpr, WIDE: tl.constexpr, DOUBLE: tl.constexpr,
+    EVEN: tl.constexpr, WIDE: tl.constexpr, DOUBLE: tl.constexpr,
 ):  # fmt: skip
     """count sites; d21 is the band of code 1 at level 2, the finest is level 1; GAIN is c^AXES."""
     inner: tl.constexpr = LEVELS - ACROSS
     width: tl.constexpr = inner + RUN  # of a patch, as a power of two
-    unit: tl.constexpr = 1 << LEVELS
-    last: tl.constexpr = unit << RUN
     kind: tl.constexpr = tl.float64 if DOUBLE else tl.float32
     group: tl.constexpr = SITES >> (ACROSS * AXES)
     details = (
@@ -119,32 +116,27 @@ def haar_down_kernel(
         (d21, d22, d23, d24, d25, d26, d27),
         (d31, d32, d33, d34, d35, d36, d37),
     )
+    n = (n1, n2, n3)
     program = tl.program_id(0)
     if WIDE:
         program = program.to(tl.int64)
     thread = tl.arange(0, SITES)
     site = program * group + (thread // 2 % group if ACROSS else thread)
     ok = site < count
-    m1 = length(n1, LEVELS, unit, EXACT)
-    m2 = length(n2, LEVELS, unit, EXACT)
-    where = place(site, m1, m2, length(n3, LEVELS + RUN, last, EXACT), AXES, EXACT)
+    where = place(site, sites(n, LEVELS, LEVELS, RUN, EVEN), AXES, EVEN)
     if ACROSS:
         z = where[1] * 2 + thread // (4 * group) if AXES == 3 else where[1]
         y = where[2] * 2 + thread // (2 * group) % 2 if AXES > 1 else where[2]
         where = (where[0], z, y, where[3] * 2 + thread % 2)
 
-    k1, k2, k3 = length(n1, 0, unit, EXACT), length(n2, 0, unit, EXACT), length(n3, 0, last, EXACT)
-    lines = load_patch(
-        x, where, ok, k1, k2, k3, SITES, 1 << inner, 1 << width, TWO, AXES, EXACT, kind, 1
-    )
+    k = after(n, 0, LEVELS, RUN, EVEN)
+    lines = load_patch(x, where, ok, k, SITES, 1 << inner, 1 << width, TWO, AXES, EVEN, kind, 1)
     for level in tl.static_range(1, inner + 1):
         bands = analyse(lines, 2 << (inner - level), SITES, 2 << (width - level), AXES)
-        k1 = length(n1, level, unit, EXACT)
-        k2 = length(n2, level, unit, EXACT)
-        k3 = length(n3, level, last, EXACT)
+        k = after(n, level, LEVELS, RUN, EVEN)
         lines = store_level(
-            details[level - 1], bands, where, ok, k1, k2, k3, SITES, 1 << (inner - level),
-            1 << (width - level), AXES, GAIN, SIGN, EXACT,
+            details[level - 1], bands, where, ok, k, SITES, 1 << (inner - level),
+            1 << (width - level), AXES, GAIN, SIGN, EVEN,
         )  # fmt: skip
     if ACROSS:  # as many sites as coefficients, and in their order
         bands = part_across(tl.reshape(lines[0], (SITES,)), AXES, SITES)
@@ -154,4 +146,16 @@ def haar_down_kernel(
             out = details[LEVELS - 1][band - 1]
             store_across(out, at, at < count, bands[band], GAIN * sign_of(band, SIGN))
     else:
-        store_patch(low, lines, where, ok, m1, m2, k3, SITES, 1, 1 << RUN, False, AXES, EXACT)
+        store_patch(
+            low,
+            lines,
+            where,
+            ok,
+            after(n, LEVELS, LEVELS, RUN, EVEN),
+            SITES,
+            1,
+            1 << RUN,
+            False,
+            AXES,
+            EVEN,
+        )

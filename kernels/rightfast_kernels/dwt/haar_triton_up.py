@@ -11,11 +11,12 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.dwt.haar_triton_tile import (
-    length,
+    after,
     load_patch,
     place,
     scaled,
     sign_of,
+    sites,
     store_patch,
     weave,
     weave_line,
@@ -24,12 +25,12 @@ from rightfast_kernels.dwt.haar_triton_tile import (
 
 @triton.jit
 def load_level(
-    details, where, ok, n1, n2, n3, SITES, SIDE, P, AXES: tl.constexpr, EXACT, KIND, SIGN
+    details, where, ok, n, SITES, SIDE, P, AXES: tl.constexpr, EVEN, KIND, SIGN
 ):  # fmt: skip
     bands = ()
     for band in tl.static_range(1, 1 << AXES):
         lines = load_patch(
-            details[band - 1], where, ok, n1, n2, n3, SITES, SIDE, P, False, AXES, EXACT, KIND,
+            details[band - 1], where, ok, n, SITES, SIDE, P, False, AXES, EVEN, KIND,
             sign_of(band, SIGN),
         )  # fmt: skip
         bands += (lines,)
@@ -63,11 +64,11 @@ def load_one(band, at, ok, SITES: tl.constexpr, KIND: tl.constexpr):
 
 @triton.jit
 def weave_across(
-    low, details, where, ok, n1, n2, n3, SITES: tl.constexpr, AXES: tl.constexpr, KIND, GAIN, SIGN
+    low, details, where, ok, n, SITES: tl.constexpr, AXES: tl.constexpr, KIND, GAIN, SIGN
 ):  # fmt: skip
-    """Each site's low coefficient, from the bands of the level above, of n1 x n2 x n3."""
+    """Each site's low coefficient, from the bands of the level above, of lengths n."""
     block, z, y, x = where
-    at = ((block * n1 + z // 2) * n2 + y // 2) * n3 + x // 2
+    at = ((block * n[0] + z // 2) * n[1] + y // 2) * n[2] + x // 2
     value = load_one(low, at, ok, SITES, KIND)
     for band in tl.static_range(1, 1 << AXES):
         term = load_one(details[band - 1], at, ok, SITES, KIND) * sign_of(band, SIGN)
@@ -85,52 +86,43 @@ def haar_up_kernel(
     count, n1, n2, n3,
     AXES: tl.constexpr, LEVELS: tl.constexpr, ACROSS: tl.constexpr, RUN: tl.constexpr,
     SITES: tl.constexpr, TWO: tl.constexpr, GAIN: tl.constexpr, SIGN: tl.constexpr,
-    EXACT: tl.constexpr, WIDE: tl.constexpr, DOUBLE: tl.constexpr,
+    EVEN: tl.constexpr, WIDE: tl.constexpr, DOUBLE: tl.constexpr,
 ):  # fmt: skip
     """The parameters of `haar_down_kernel`."""
     inner: tl.constexpr = LEVELS - ACROSS
     width: tl.constexpr = inner + RUN  # of a patch, as a power of two
-    unit: tl.constexpr = 1 << LEVELS
-    last: tl.constexpr = unit << RUN
     kind: tl.constexpr = tl.float64 if DOUBLE else tl.float32
     details = (
         (d11, d12, d13, d14, d15, d16, d17),
         (d21, d22, d23, d24, d25, d26, d27),
         (d31, d32, d33, d34, d35, d36, d37),
     )
+    n = (n1, n2, n3)
     program = tl.program_id(0)
     if WIDE:
         program = program.to(tl.int64)
     site = program * SITES + tl.arange(0, SITES)
     ok = site < count
-    k1, k2 = length(n1, inner, unit, EXACT), length(n2, inner, unit, EXACT)
-    k3 = length(n3, inner, last, EXACT)
-    where = place(site, k1, k2, length(n3, width, last, EXACT), AXES, EXACT)
+    where = place(site, sites(n, inner, LEVELS, RUN, EVEN), AXES, EVEN)
 
     loaded = ()  # all of it before the first is needed, the largest first
     for level in tl.static_range(1, inner + 1):
-        k1 = length(n1, level, unit, EXACT)
-        k2 = length(n2, level, unit, EXACT)
-        k3 = length(n3, level, last, EXACT)
+        k = after(n, level, LEVELS, RUN, EVEN)
         bands = load_level(
-            details[level - 1], where, ok, k1, k2, k3, SITES, 1 << (inner - level),
-            1 << (width - level), AXES, EXACT, kind, SIGN,
+            details[level - 1], where, ok, k, SITES, 1 << (inner - level),
+            1 << (width - level), AXES, EVEN, kind, SIGN,
         )  # fmt: skip
         loaded += (bands,)
     if ACROSS:
-        lines = weave_across(
-            low, details[LEVELS - 1], where, ok, length(n1, LEVELS, unit, EXACT),
-            length(n2, LEVELS, unit, EXACT), length(n3, LEVELS, last, EXACT), SITES, AXES, kind,
-            GAIN, SIGN,
-        )  # fmt: skip
+        m = after(n, LEVELS, LEVELS, RUN, EVEN)
+        lines = weave_across(low, details[LEVELS - 1], where, ok, m, SITES, AXES, kind, GAIN, SIGN)
     else:
-        lines = load_patch(
-            low, where, ok, k1, k2, k3, SITES, 1, 1 << RUN, False, AXES, EXACT, kind, 1
-        )
+        k = after(n, inner, LEVELS, RUN, EVEN)
+        lines = load_patch(low, where, ok, k, SITES, 1, 1 << RUN, False, AXES, EVEN, kind, 1)
     for step in tl.static_range(inner):
         bands = loaded[inner - 1 - step]
         lines = synthesise(lines, bands, 1 << step, SITES, 1 << (RUN + step), AXES, GAIN)
-    k1, k2, k3 = length(n1, 0, unit, EXACT), length(n2, 0, unit, EXACT), length(n3, 0, last, EXACT)
+    k = after(n, 0, LEVELS, RUN, EVEN)
     store_patch(
-        x, lines, where, ok, k1, k2, k3, SITES, 1 << inner, 1 << width, TWO, AXES, EXACT
+        x, lines, where, ok, k, SITES, 1 << inner, 1 << width, TWO, AXES, EVEN
     )  # fmt: skip
