@@ -329,10 +329,10 @@ def main():
     line(*["---"] * 8)
     for case in CASES:
         try:
+            torch.cuda.empty_cache()
             measure(case, verdicts, given.rounds)
         except Exception as error:
             line(case[0], "", first_line(error), "", "", "", "", "")
-        torch.cuda.empty_cache()
     return None
 
 

@@ -11,6 +11,7 @@ import triton.language as tl
 
 from rightfast_kernels.dwt.haar_triton_tile import (
     after,
+    as_in,
     load_patch,
     part,
     part_line,
@@ -92,7 +93,7 @@ def store_level(
 @triton.jit
 def store_across(band, at, ok, value, GAIN):
     if band is not None:
-        tl.store(band + at, (value * GAIN).to(band.dtype.element_ty), ok)
+        tl.store(band + at, as_in(value * GAIN, band), ok)
 
 
 @triton.jit(do_not_specialize=["count", "n1", "n2", "n3"])

@@ -97,9 +97,17 @@ def load_piece(line, ok, left, FIRST: tl.constexpr, P: tl.constexpr, EVEN: tl.co
 
 
 @triton.jit
+def as_in(value, at):
+    """A value in the type that it is stored as; the interpreter has no float64 to bfloat16."""
+    if at.dtype.element_ty.primitive_bitwidth == 16:
+        value = value.to(tl.float32)
+    return value.to(at.dtype.element_ty)
+
+
+@triton.jit
 def store_piece(line, value, ok, left, FIRST: tl.constexpr, P: tl.constexpr, EVEN: tl.constexpr):
     at = line[:, None] + (FIRST + tl.arange(0, P))[None, :]
-    tl.store(at, value.to(line.dtype.element_ty), piece_mask(ok, left, FIRST, P, EVEN))
+    tl.store(at, as_in(value, line), piece_mask(ok, left, FIRST, P, EVEN))
 
 
 @triton.jit
