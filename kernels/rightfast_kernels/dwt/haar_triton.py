@@ -8,7 +8,7 @@ once, through registers (haar_triton_tile.py says how the work is cut). Deeper t
 launches through a scratch tensor of the low band, which is in the precision of the arithmetic.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 from math import prod
 from typing import Any, NamedTuple
@@ -31,6 +31,15 @@ class Config(NamedTuple):
     across: int  # 1: the deepest level is shared by threads, 0: each does all of them
     run: int  # a thread has 2^run of the deepest coefficients in a line
     warps: int
+
+
+def launch(kernel: Any, grid: tuple[int], *arguments: Any, **meta: Any) -> Any:
+    """The usual way; constexpr parameters come by name."""
+    return kernel[grid](*arguments, **meta)
+
+
+Launch = Callable[..., Any]
+Empty = Callable[..., Tensor]
 
 
 def suits(mode: str, lo: Sequence[float], hi: Sequence[float], lengths: Lengths) -> bool:
@@ -63,6 +72,8 @@ def down(
     scale: float,
     sign: float,
     config: Config | None = None,
+    launch: Launch = launch,
+    empty: Empty = torch.empty,
 ) -> None:
     """Writes the bands of x, all tensors contiguous.
 
@@ -73,14 +84,15 @@ def down(
             axis its highest bit. None: not wanted.
         scale, sign: the low-pass taps are (scale, scale), the others sign * (scale, -scale).
         config: for whoever times them; by default `pick` chooses.
+        launch, empty: how kernels are launched, and memory between launches is made.
     """
     if low.numel() == 0:
         return
     levels = list(reversed(details))  # the finest first
     while levels:
         now, levels = levels[:MOST_LEVELS], levels[MOST_LEVELS:]
-        out = _scratch(x, len(now), [x, low]) if levels else low
-        _run(haar_down_kernel, x, out, now, scale, sign, config)
+        out = _scratch(empty, x, len(now), [x, low]) if levels else low
+        _run(launch, haar_down_kernel, x, out, now, scale, sign, config)
         x = out
 
 
@@ -91,6 +103,8 @@ def up(
     scale: float,
     sign: float,
     config: Config | None = None,
+    launch: Launch = launch,
+    empty: Empty = torch.empty,
 ) -> None:
     """Writes the signal of these bands into x: the adjoint of `down`, None standing for zeros."""
     if x.numel() == 0:
@@ -99,10 +113,10 @@ def up(
     while len(levels) > MOST_LEVELS:
         rest = (len(levels) - 1) // MOST_LEVELS * MOST_LEVELS  # as `down` splits them
         now, levels = levels[rest:], levels[:rest]
-        signal = _scratch(x, rest, [x, low])
-        _run(haar_up_kernel, signal, low, now, scale, sign, config)
+        signal = _scratch(empty, x, rest, [x, low])
+        _run(launch, haar_up_kernel, signal, low, now, scale, sign, config)
         low = signal
-    _run(haar_up_kernel, x, low, levels, scale, sign, config)
+    _run(launch, haar_up_kernel, x, low, levels, scale, sign, config)
 
 
 def pick(axes: int, levels: int, itemsize: int, elements: int) -> Config:
@@ -117,15 +131,10 @@ def pick(axes: int, levels: int, itemsize: int, elements: int) -> Config:
     return Config(across, run, 4 if across or not small else 1)
 
 
-def launch(kernel: Any, grid: tuple[int], *arguments: Any, **meta: Any) -> Any:
-    """Replaced by whoever has a faster way to launch; constexpr parameters come by name."""
-    return kernel[grid](*arguments, **meta)
-
-
-def _scratch(x: Tensor, levels: int, precise: Sequence[Tensor | None]) -> Tensor:
+def _scratch(empty: Empty, x: Tensor, levels: int, precise: Sequence[Tensor | None]) -> Tensor:
     """For the low band of x after some levels, as precise as these tensors and the arithmetic."""
     shape = [_halved(n, levels) for n in x.shape[1:]]
-    return torch.empty((x.shape[0], *shape), dtype=_kind(precise), device=x.device)
+    return empty((x.shape[0], *shape), dtype=_kind(precise), device=x.device)
 
 
 def _kind(tensors: Sequence[Tensor | None]) -> torch.dtype:
@@ -138,6 +147,7 @@ def _halved(n: int, times: int) -> int:
 
 
 def _run(
+    launch: Launch,
     kernel: Any,
     x: Tensor,
     low: Tensor | None,

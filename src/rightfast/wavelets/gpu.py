@@ -67,9 +67,13 @@ def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
 
 
 def _down(tape: Tape, x: Tensor, bands: Sequence[Tensor], transform: Transform) -> None:
+    from rightfast.wavelets import gpu_haar
     from rightfast.wavelets import gpu_steps as steps
 
     found = dict(zip(transform.places(), bands, strict=True))
+    if gpu_haar.suits(transform):
+        gpu_haar.down(tape, x, found, transform)
+        return
     codes = range(1 << len(transform.axes))
     for number, level in enumerate(transform.levels):
         wanted = {code: found[number, code] for code in codes if (number, code) in found}
@@ -94,9 +98,13 @@ def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor
 
 
 def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) -> None:
+    from rightfast.wavelets import gpu_haar
     from rightfast.wavelets import gpu_steps as steps
 
     found = dict(zip(transform.places(), bands, strict=True))
+    if gpu_haar.suits(transform):
+        gpu_haar.up(tape, found, x, transform)
+        return
     codes = range(1 << len(transform.axes))
     low: Tensor | None = None
     for number in reversed(range(len(transform.levels))):

@@ -27,7 +27,7 @@ LINE_BLOCK = 256
 def line_down(tape: Tape, x: Tensor, parts: Sequence[Tensor], axis: Axis, length: int) -> None:
     """Both bands along one axis."""
     n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
-    launch = _launch(
+    launch = launch_of(
         line_triton.line_down_kernel,
         LOW=_sorted(axis.lo),
         HIGH=_sorted(axis.hi),
@@ -42,7 +42,7 @@ def line_down(tape: Tape, x: Tensor, parts: Sequence[Tensor], axis: Axis, length
 def line_up(tape: Tape, parts: Parts, x: Tensor, axis: Axis, length: int) -> None:
     """The signal from both bands along one axis; bands that are None are zeros."""
     n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
-    launch = _launch(
+    launch = launch_of(
         line_triton.line_up_kernel,
         **_phases(axis),
         HAS_LOW=parts[0] is not None,
@@ -65,7 +65,7 @@ def plane_down(
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
     rows, columns, warps = DOWN_STRIPS[x.numel() >= LARGE]
-    launch = _launch(
+    launch = launch_of(
         plane_triton.plane_down_kernel,
         LOW1=_sorted(first.lo),
         HIGH1=_sorted(first.hi),
@@ -98,7 +98,7 @@ def plane_up(
     n1, n2 = x.shape[-2:]
     rows, columns, warps = UP_STRIPS[x.numel() >= LARGE]
     # Bands repeat as they are, those of an odd length, too.
-    launch = _launch(
+    launch = launch_of(
         plane_up_triton.plane_up_kernel,
         **_phases(first, "1"),
         HALF1=len(first.lo) // 2,
@@ -170,7 +170,7 @@ def _acc(x: Tensor) -> Any:
 _launches: dict[Any, Launch] = {}
 
 
-def _launch(kernel: Any, **meta: Any) -> Any:
+def launch_of(kernel: Any, **meta: Any) -> Any:
     """The launch of a kernel with these meta-parameters, made once."""
     key = (kernel, *meta.values())
     known = _launches.get(key)

@@ -42,6 +42,7 @@ class Tape:
     def __init__(self, given: Sequence[Tensor]) -> None:
         self.tensors: list[Tensor | None] = [None, *given]
         # One tensor in two places may be two tensors the next time.
+        self.views: list[tuple[Tensor, int]] = []
         alone = len({id(tensor) for tensor in given}) == len(given)
         self.recipe: Recipe | None = Recipe() if alone else None
 
@@ -70,5 +71,13 @@ class Tape:
         self.tensors.append(tensor)
         return tensor
 
+    def seen_as(self, view: Tensor, tensor: Tensor) -> Tensor:
+        """``view``, which stands for a whole tensor of another shape."""
+        self.views.append((view, self._place(tensor)))
+        return view
+
     def _place(self, tensor: Tensor | None) -> int:
+        for view, place in self.views:
+            if view is tensor:
+                return place
         return next(i for i, known in enumerate(self.tensors) if known is tensor)
