@@ -274,7 +274,7 @@ def measure(case, verdicts, rounds):
     problem = Problem(shape, levels, dtype)
     small = problem.x.numel() < 1 << 22
     label = f"{name}, {'x'.join(map(str, shape))}, {levels} levels"
-    best = tuple(pick(len(shape) - 1, levels, problem.x.itemsize, problem.x.numel()))
+    best = tuple(pick(len(shape) - 1, levels, problem.x.itemsize, problem.x.numel(), way == "up"))
     calls = {"copy_": lambda: problem.out_x.copy_(problem.x)}
     rows = {}
     for way in ("down", "up"):

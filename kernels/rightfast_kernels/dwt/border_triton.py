@@ -41,7 +41,11 @@ def turn(i, n, MODE: tl.constexpr, SHORT: tl.constexpr):
 @triton.jit
 def place(i, n, MODE: tl.constexpr, SHORT: tl.constexpr):
     """The index in 0..n-1 that x~(i) is read at."""
-    if (MODE == PERIODIC) or (MODE == PERIODIZATION):
+    if not SHORT and ((MODE == SYMMETRIC) or (MODE == REFLECT)):  # the same, of fewer steps
+        edge: tl.constexpr = 1 if MODE == SYMMETRIC else 0
+        j = tl.maximum(i, -edge - i)
+        return tl.minimum(j, 2 * n - 2 + edge - j)
+    elif (MODE == PERIODIC) or (MODE == PERIODIZATION):
         return tl.minimum(turn(i, n, MODE, SHORT), n - 1)
     elif (MODE == SYMMETRIC) or (MODE == ANTISYMMETRIC):
         j = turn(i, n, MODE, SHORT)

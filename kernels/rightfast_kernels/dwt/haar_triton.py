@@ -119,11 +119,13 @@ def up(
     _run(launch, haar_up_kernel, x, low, levels, scale, sign, config)
 
 
-def pick(axes: int, levels: int, itemsize: int, elements: int) -> Config:
-    """At most 64 samples a thread, in lines of at most two 16-byte pieces, as far as that goes."""
+def pick(axes: int, levels: int, itemsize: int, elements: int, upwards: bool = False) -> Config:
+    """At most 64 samples a thread, in lines of at most two 16-byte pieces, as far as that goes;
+    upwards half of that, since what a thread writes is not gathered on the way as its reads are.
+    """
     small = elements < 1 << 22
     most = 6 if itemsize < 8 else 4  # samples a thread and
-    line = 5 - itemsize.bit_length() + 1  # in a line, as powers of two
+    line = 5 - itemsize.bit_length() + 1 - upwards  # in a line, as powers of two
     deep = levels * axes > most or levels > line
     across = 1 if deep or (small and levels == MOST_LEVELS and axes == 2) else 0
     inner = levels - across
@@ -159,7 +161,9 @@ def _run(
     """One launch: levels has the finest first."""
     lengths, depth = x.shape[1:], len(levels)
     axes = len(lengths)
-    across, run, warps = config or pick(axes, depth, x.itemsize, x.numel())
+    across, run, warps = config or pick(
+        axes, depth, x.itemsize, x.numel(), kernel is haar_up_kernel
+    )
     last = lengths[-1] % (1 << depth) == 0
     even = 2 if not any(n % (1 << depth) for n in lengths) else int(last)
     while last and lengths[-1] % (1 << depth + run):

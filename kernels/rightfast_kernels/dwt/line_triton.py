@@ -50,8 +50,10 @@ def extended(x, i, n, inner, valid, MODE: tl.constexpr, SHORT: tl.constexpr, ACC
 def weighted(values, TAPS: tl.constexpr, zero):
     """The sum of tap * values[place] over the pairs in ``TAPS``."""
     total = zero
-    for k in tl.static_range(len(TAPS)):
-        total += TAPS[k][1] * values[TAPS[k][0]]
+    if len(TAPS) > 0:
+        total = TAPS[0][1] * values[TAPS[0][0]]
+        for k in tl.static_range(1, len(TAPS)):
+            total += TAPS[k][1] * values[TAPS[k][0]]
     return total
 
 

@@ -17,10 +17,10 @@ ZERO, SYMMETRIC, PERIODIC, PERIODIZATION, REFLECT, ANTISYMMETRIC = 0, 1, 4, 5, 6
 ONCE = (SYMMETRIC, PERIODIC, REFLECT, ANTISYMMETRIC)  # a sample stands for one missing at each end
 Parts = Sequence[Tensor | None]
 
-# (rows, columns, warps) of a strip of the fused kernels: of small tensors, and of large ones.
-DOWN_STRIPS = ((4, 32, 1), (32, 64, 2))
-UP_STRIPS = ((4, 32, 1), (32, 32, 1))
-LARGE = 1 << 21  # elements
+COLUMNS = 32  # of a strip of the fused kernels, which one warp goes down
+# Rows of a strip, by the least samples of a signal: longer ones read fewer rows twice, shorter ones
+# keep more of the GPU at work.
+ROWS = ((1 << 26, 32), (1 << 23, 16), (1 << 20, 8), (0, 4))
 LINE_BLOCK = 256
 
 
@@ -64,7 +64,7 @@ def plane_down(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    rows, columns, warps = DOWN_STRIPS[x.numel() >= LARGE]
+    rows = _rows(x)
     launch = launch_of(
         plane_triton.plane_down_kernel,
         LOW1=_sorted(first.lo),
@@ -80,10 +80,11 @@ def plane_down(
         ODD2=second.before % 2,
         EVEN=n2 % 2 == 0,
         ACC=_acc(x),
-        COLUMNS=columns,
-        num_warps=warps,
+        WIDE=n1 * n2 >= 1 << 30,
+        COLUMNS=COLUMNS,
+        num_warps=1,
     )
-    tiles = cdiv(l1, rows), cdiv(l2, columns)
+    tiles = cdiv(l1, rows), cdiv(l2, COLUMNS)
     numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [x, *parts], *numbers)
@@ -96,7 +97,7 @@ def plane_up(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    rows, columns, warps = UP_STRIPS[x.numel() >= LARGE]
+    rows = _rows(x)
     # Bands repeat as they are, those of an odd length, too.
     launch = launch_of(
         plane_up_triton.plane_up_kernel,
@@ -112,14 +113,19 @@ def plane_up(
         EVEN=n2 % 2 == 0,
         **{f"HAS_{k}": p is not None for k, p in zip(("AA", "AD", "DA", "DD"), parts, strict=True)},
         ACC=_acc(x),
-        COLUMNS=columns,
-        num_warps=warps,
+        WIDE=n1 * n2 >= 1 << 30,
+        COLUMNS=COLUMNS,
+        num_warps=1,
     )
     pairs1 = (n1 + first.before + 1) // 2 - first.before // 2
-    tiles = cdiv(pairs1, rows), cdiv((n2 + second.before % 2 + 1) // 2, columns)
+    tiles = cdiv(pairs1, rows), cdiv((n2 + second.before % 2 + 1) // 2, COLUMNS)
     numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [*_given(parts, x), x], *numbers)
+
+
+def _rows(x: Tensor) -> int:
+    return next(rows for least, rows in ROWS if x.numel() >= least)
 
 
 def _lines(x: Tensor, dim: int) -> tuple[int, int]:
