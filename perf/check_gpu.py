@@ -1,7 +1,7 @@
-"""Wavelets on one GPU: verified against float64, timed beside copy_ and the peers, as Markdown.
+"""Wavelets on one GPU: verified against float64, timed beside copy_, as Markdown.
 
-    python perf/check_gpu.py targets [--peers]     # LiteVAE, JPEG 2000 and large cases
-    python perf/check_gpu.py tiles                 # tile sizes of the fused kernels
+    python perf/check_gpu.py targets               # LiteVAE, JPEG 2000 and large cases
+    python perf/check_gpu.py strips                # how the fused kernels are cut
 
 Microseconds are those of CUDA events around many calls in a row, divided by their number: the
 host's time where that is the longer one. Medians of rounds in which all columns take turns.
@@ -35,9 +35,6 @@ CASES = {
     "bior2.2 symmetric 32x3x1024^2": ("bior2.2", "symmetric", (32, 3, 1024, 1024), 2),
     "bior4.4 symmetric 32x3x1024^2": ("bior4.4", "symmetric", (32, 3, 1024, 1024), 2),
 }
-# Forward, inverse: microseconds for small cases, times copy_ for large ones.
-TARGETS = {1: (30, 35), 2: (30, 35), 3: (45, 35)}
-LARGE = {"haar zero 4x1x256^3": 1.2, "haar zero 32x3x1024^2": 1.1, "bior2.2": 1.4, "bior4.4": 1.6}
 
 
 def flat(coefficients: list[Any]) -> list[torch.Tensor]:
@@ -90,7 +87,7 @@ def verified(name: str, x: torch.Tensor, wavelet: str, mode: str, axes: tuple[in
     return f"{forward:.0e} / {inverse:.0e}"
 
 
-def targets(peers: bool, some: str) -> None:
+def targets(some: str) -> None:
     print("| case | copy_ | forward | inverse | gradient | f / copy_ | i / copy_ | g / f | error |")
     print("|---|---|---|---|---|---|---|---|---|")
     for name, (wavelet, mode, shape, dims) in CASES.items():
@@ -128,58 +125,50 @@ def targets_of(name: str, wavelet: str, mode: str, shape: tuple[int, ...], dims:
     )
 
 
-def tiles() -> None:
+def strips() -> None:
     from rightfast.wavelets import gpu, gpu_passes
 
-    print("| direction | wavelet | rows | columns | warps | us | times copy_ | registers | spills |")
-    print("|---|---|---|---|---|---|---|---|---|")
+    print("| wavelet | rows | columns | ahead | forward | inverse | f / copy_ | i / copy_ |")
+    print("|---|---|---|---|---|---|---|---|")
     x = torch.randn(32, 3, 1024, 1024, device="cuda")
     y = torch.empty_like(x)
     copy = clock(lambda: y.copy_(x), 20)
-    for wavelet in ("bior4.4", "bior2.2"):
-        bands = wavelets.dwt2(x, wavelet, "symmetric")
-        for direction, table in (("down", "DOWN_STRIPS"), ("up", "UP_STRIPS")):
-            for tile in TILES:
-                setattr(gpu_passes, table, (tile, tile))
-                gpu_passes._launches.clear()
-                gpu._recipes.clear()
-                if direction == "down":
-                    call = lambda: wavelets.dwt2(x, wavelet, "symmetric")  # noqa: B023, E731
-                else:
-                    call = lambda: wavelets.idwt2(bands, wavelet, "symmetric")  # noqa: B023, E731
-                try:
-                    call()
-                    us = clock(call, 20)
-                    kernel = next(iter(next(iter(gpu_passes._launches.values())).entries.values()))
-                    compiled = kernel[-1]
-                    more = f"{compiled.n_regs} | {compiled.n_spills}"
-                except Exception as error:
-                    print(direction, wavelet, tile, str(error).splitlines()[0][:200])
-                    continue
-                print(
-                    f"| {direction} | {wavelet} | {' | '.join(map(str, tile))} | {us:.0f} "
-                    f"| {us / copy:.2f} | {more} |",
-                    flush=True,
-                )
+    for wavelet, rows, columns, ahead in STRIPS:
+        gpu_passes.ROWS = ((0, rows),)
+        gpu_passes.COLUMNS, gpu_passes.AHEAD = columns, ahead
+        gpu._recipes.clear()
+        gpu._known.clear()
+        bands = wavelets.wavedec2(x, wavelet, "symmetric", 3)
+        wavelets.waverec2(bands, wavelet, "symmetric")
+        forward = clock(lambda: wavelets.wavedec2(x, wavelet, "symmetric", 3), 20)  # noqa: B023
+        inverse = clock(lambda: wavelets.waverec2(bands, wavelet, "symmetric"), 20)  # noqa: B023
+        print(
+            f"| {wavelet} | {rows} | {columns} | {ahead} | {forward:.0f} | {inverse:.0f} "
+            f"| {forward / copy:.2f} | {inverse / copy:.2f} |",
+            flush=True,
+        )
 
 
-TILES = (
-    (16, 32, 1), (32, 32, 1), (64, 32, 1), (32, 64, 2), (64, 64, 2), (32, 64, 1), (32, 128, 4),
-    (128, 64, 2),
-)  # fmt: skip
+STRIPS = [
+    (wavelet, rows, columns, ahead)
+    for wavelet in ("bior4.4", "bior2.2")
+    for rows, columns, ahead in (
+        (16, 32, 0), (16, 32, 2), (16, 32, 4), (16, 32, 8), (32, 32, 4), (8, 32, 4), (16, 64, 4),
+        (32, 64, 4),
+    )
+]  # fmt: skip
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("targets", "tiles"))
-    parser.add_argument("--peers", action="store_true", help="ptwt, pytorch_wavelets, too")
+    parser.add_argument("what", choices=("targets", "strips"))
     parser.add_argument("--some", default="", help="only cases whose name has this in it")
     chosen = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
-    if chosen.what == "tiles":
-        tiles()
+    if chosen.what == "strips":
+        strips()
     else:
-        targets(chosen.peers, chosen.some)
+        targets(chosen.some)
     return 0
 
 

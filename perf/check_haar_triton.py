@@ -274,10 +274,11 @@ def measure(case, verdicts, rounds):
     problem = Problem(shape, levels, dtype)
     small = problem.x.numel() < 1 << 22
     label = f"{name}, {'x'.join(map(str, shape))}, {levels} levels"
-    best = tuple(pick(len(shape) - 1, levels, problem.x.itemsize, problem.x.numel(), way == "up"))
     calls = {"copy_": lambda: problem.out_x.copy_(problem.x)}
     rows = {}
     for way in ("down", "up"):
+        size = problem.x.itemsize, problem.x.numel()
+        best = tuple(pick(len(shape) - 1, levels, *size, way == "up"))
         for config in configs:
             key = json.dumps([len(shape) - 1, levels, str(dtype), config, even, way])
             text = f"{way} {config}" + (" (picked)" if config in (best, None) else "")

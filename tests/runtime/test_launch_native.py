@@ -149,7 +149,8 @@ class TestLeftToPython:
         assert in_c(recording, launch, (1,), at(0), 3) == 0
 
     @pytest.mark.parametrize(
-        "grid", [lambda _: (2,), (True,), (2**16, 2**16), (-1,), (-1, -1), (1, 1, 1, 1)],
+        "grid",
+        [lambda _: (2,), (True,), (2**16, 2**16), (-1,), (-1, -1), (1, 1, 1, 1)],
         ids=["function", "bool", "large", "negative", "two negative", "four"],
     )
     def test_a_grid_that_is_unusual(self, recording, launch, grid):

@@ -47,6 +47,19 @@ def extended(x, i, n, inner, valid, MODE: tl.constexpr, SHORT: tl.constexpr, ACC
 
 
 @triton.jit
+def call_for(x):
+    """Asks for what lies at the pointers ``x`` to be in the L2 cache soon; no register waits."""
+    tl.inline_asm_elementwise(
+        "prefetch.global.L2 [$1]; mov.u32 $0, 0;",
+        "=r,l",
+        [x.to(tl.int64)],
+        dtype=tl.int32,
+        is_pure=False,
+        pack=1,
+    )
+
+
+@triton.jit
 def weighted(values, TAPS: tl.constexpr, zero):
     """The sum of tap * values[place] over the pairs in ``TAPS``."""
     total = zero

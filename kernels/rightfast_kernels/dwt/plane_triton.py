@@ -12,7 +12,7 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.dwt.border_triton import ZERO, place
-from rightfast_kernels.dwt.line_triton import weighted
+from rightfast_kernels.dwt.line_triton import call_for, weighted
 
 
 @triton.jit
@@ -58,27 +58,25 @@ def strip(
     x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
     LOW1: tl.constexpr, HIGH1: tl.constexpr, TAPS1: tl.constexpr, MODE1: tl.constexpr,
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
-    MODE2: tl.constexpr, SHORT2: tl.constexpr, INSIDE: tl.constexpr, ACC: tl.constexpr,
+    MODE2: tl.constexpr, SHORT2: tl.constexpr, INSIDE: tl.constexpr, AHEAD: tl.constexpr,
+    ACC: tl.constexpr,
 ):  # fmt: skip
     """Rows ``start`` to ``stop`` of the bands, one after another."""
     lows, highs = (), ()
     for _ in tl.static_range(TAPS1 - 2):
         lows, highs = lows + (zero,), highs + (zero,)
-    # The first rounds fill the window. Two rows are always on their way while two are worked on.
-    begin = start - (TAPS1 // 2 - 1)
-    j = 2 * begin + TAPS1 - 2 - before1
-    even = row(
-        x, j, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
-    )  # fmt: skip
-    odd = row(
-        x, j + 1, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
-    )  # fmt: skip
-    for o in tl.range(begin, stop, loop_unroll_factor=2):
-        j = 2 * tl.minimum(o + 1, stop - 1) + TAPS1 - 2 - before1
-        next_even = row(
+    # The first rounds fill the window.
+    for o in tl.range(start - (TAPS1 // 2 - 1), stop, loop_unroll_factor=2):
+        j = 2 * o + TAPS1 - 2 - before1
+        if AHEAD > 0:
+            later = x + tl.minimum(tl.maximum(j + 2 * AHEAD, 0), n1 - 2) * pitch
+            column = tl.minimum(tl.maximum(first, 0), n2 - 1)
+            call_for(later + column)
+            call_for(later + pitch + column)
+        even = row(
             x, j, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
         )  # fmt: skip
-        next_odd = row(
+        odd = row(
             x, j + 1, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
         )  # fmt: skip
         lows = lows + (weighted(even, LOW2, zero), weighted(odd, LOW2, zero))
@@ -90,7 +88,6 @@ def strip(
         tl.store(da + at, weighted(lows, HIGH1, zero).to(da.dtype.element_ty), mask=ok)
         tl.store(dd + at, weighted(highs, HIGH1, zero).to(dd.dtype.element_ty), mask=ok)
         lows, highs = lows[2:], highs[2:]
-        even, odd = next_even, next_odd
 
 
 @triton.jit(do_not_specialize=["n1", "l1", "before1", "half2", "tiles1", "tiles2", "rows"])
@@ -99,10 +96,11 @@ def plane_down_kernel(
     LOW1: tl.constexpr, HIGH1: tl.constexpr, TAPS1: tl.constexpr, MODE1: tl.constexpr,
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, ODD2: tl.constexpr, EVEN: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """``half2``, ODD2: half the samples in front of a row, and the rest. EVEN: n2 is even. WIDE:
-    a plane has 2^30 samples or more."""
+    a plane has 2^30 samples or more. AHEAD: how many rounds before they are read rows are asked
+    for; 0: not."""
     program = tl.program_id(0)
     tile2, others = program % tiles2, program // tiles2
     start = (others % tiles1) * rows
@@ -128,10 +126,12 @@ def plane_down_kernel(
     if (begin >= 0) & (begin + 2 * (COLUMNS - 1) + TAPS2 <= n2):
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, ACC,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, AHEAD,
+            ACC,
         )  # fmt: skip
     else:
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, ACC,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, AHEAD,
+            ACC,
         )  # fmt: skip

@@ -12,6 +12,7 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.dwt.border_triton import ZERO, place
+from rightfast_kernels.dwt.line_triton import call_for
 
 
 @triton.jit
@@ -105,7 +106,7 @@ def strip(
     HALF1: tl.constexpr, MODE1: tl.constexpr, SHORT1: tl.constexpr, LOW2E: tl.constexpr,
     LOW2O: tl.constexpr, HIGH2E: tl.constexpr, HIGH2O: tl.constexpr, HALF2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, HAS_AA: tl.constexpr, HAS_AD: tl.constexpr,
-    HAS_DA: tl.constexpr, HAS_DD: tl.constexpr, INSIDE: tl.constexpr,
+    HAS_DA: tl.constexpr, HAS_DD: tl.constexpr, INSIDE: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Pairs ``start`` to ``stop`` of rows of the signal, one after another."""
     valid = to < n2
@@ -115,16 +116,22 @@ def strip(
     for _ in tl.static_range(HALF1 - 1):
         a_even, a_odd = a_even + (zero,), a_odd + (zero,)
         d_even, d_odd = d_even + (zero,), d_odd + (zero,)
-    # The first rounds fill the window. A row is always on its way while one is worked on.
-    begin = start - (HALF1 - 1)
-    bands = rows(
-        aa, ad, da, dd, begin, c, valid, l1, l2, pitch_band, HALF2, MODE1, SHORT1, MODE2, SHORT2,
-        HAS_AA, HAS_AD, HAS_DA, HAS_DD, INSIDE, zero,
-    )  # fmt: skip
-    for m in tl.range(begin, stop, loop_unroll_factor=2):
-        following = rows(
-            aa, ad, da, dd, tl.minimum(m + 1, stop - 1), c, valid, l1, l2, pitch_band, HALF2,
-            MODE1, SHORT1, MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, INSIDE, zero,
+    # The first rounds fill the window.
+    for m in tl.range(start - (HALF1 - 1), stop, loop_unroll_factor=2):
+        if AHEAD > 0:
+            later = tl.minimum(tl.maximum(m + AHEAD, 0), l1 - 1) * pitch_band
+            later += tl.minimum(tl.maximum(c, 0), l2 - 1)
+            if HAS_AA:
+                call_for(aa + later)
+            if HAS_AD:
+                call_for(ad + later)
+            if HAS_DA:
+                call_for(da + later)
+            if HAS_DD:
+                call_for(dd + later)
+        bands = rows(
+            aa, ad, da, dd, m, c, valid, l1, l2, pitch_band, HALF2, MODE1, SHORT1, MODE2, SHORT2,
+            HAS_AA, HAS_AD, HAS_DA, HAS_DD, INSIDE, zero,
         )  # fmt: skip
         a_even = a_even + (
             along(bands[0], bands[1], LOW2E, HIGH2E, HAS_AA, HAS_AD, HALF2, zero),
@@ -146,7 +153,6 @@ def strip(
             zero,
         )  # fmt: skip
         a_even, a_odd, d_even, d_odd = a_even[1:], a_odd[1:], d_even[1:], d_odd[1:]
-        bands = following
 
 
 @triton.jit(do_not_specialize=["n1", "l1", "before1", "half2", "tiles1", "tiles2", "run"])
@@ -157,11 +163,11 @@ def plane_up_kernel(
     LOW2O: tl.constexpr, HIGH2E: tl.constexpr, HIGH2O: tl.constexpr, HALF2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, ODD2: tl.constexpr, EVEN: tl.constexpr,
     HAS_AA: tl.constexpr, HAS_AD: tl.constexpr, HAS_DA: tl.constexpr, HAS_DD: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Pair m along an axis is the samples 2m - before and 2m + 1 - before; the first pair that
     holds a sample is before // 2. ``half2``, ODD2: before2 // 2, and the rest. WIDE: a plane has
-    2^30 samples or more."""
+    2^30 samples or more. AHEAD: how many rounds before they are read rows are asked for; 0: not."""
     program = tl.program_id(0)
     tile2, others = program % tiles2, program // tiles2
     start = (others % tiles1) * run + before1 // 2
@@ -185,11 +191,11 @@ def plane_up_kernel(
         strip(
             aa, ad, da, dd, x, c, to, start, stop, n1, n2, l1, l2, pitch, pitch_band, before1, zero,
             LOW1E, LOW1O, HIGH1E, HIGH1O, HALF1, MODE1, SHORT1, LOW2E, LOW2O, HIGH2E, HIGH2O, HALF2,
-            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, True,
+            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, True, AHEAD,
         )  # fmt: skip
     else:
         strip(
             aa, ad, da, dd, x, c, to, start, stop, n1, n2, l1, l2, pitch, pitch_band, before1, zero,
             LOW1E, LOW1O, HIGH1E, HIGH1O, HALF1, MODE1, SHORT1, LOW2E, LOW2O, HIGH2E, HIGH2O, HALF2,
-            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, False,
+            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, False, AHEAD,
         )  # fmt: skip

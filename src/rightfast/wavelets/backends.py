@@ -174,9 +174,7 @@ class Native:
         # its own values, is off by many times what float32 rounds.
         self.wide = len(lengths) > 1 and any(a.mode == "smooth" and len(a.lo) > 4 for a in axes)
 
-    def down(
-        self, x: Tensor, run: Callable[..., list[Tensor]] | None = None
-    ) -> tuple[Tensor, ...]:
+    def down(self, x: Tensor, run: Callable[..., list[Tensor]] | None = None) -> tuple[Tensor, ...]:
         """The bands of ``x``: the approximation, if there is one, then the details."""
         run = run or (gpu.down if x.is_cuda else native.down)
         if self.wide and x.dtype in _WIDER:

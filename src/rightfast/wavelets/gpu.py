@@ -53,8 +53,7 @@ def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
         with _on(x):
             known.recipe.launch([None, x, *made])
         return made[: known.bands]
-    transform = read(plan.text)
-    shapes = _band_shapes(transform, tuple(x.shape))
+    transform, shapes, _ = _planned(plan.text, x.shape)
     bands = list(out) or [x.new_empty(shape) for shape in shapes]
     if not x.numel():
         return [band.zero_() for band in bands]
@@ -85,10 +84,9 @@ def _down(tape: Tape, x: Tensor, bands: Sequence[Tensor], transform: Transform) 
 
 def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor:
     """The signal from contiguous ``bands``, in ``out`` if given; not recorded by autograd."""
-    transform = read(plan.text)
     like = bands[0]
-    _check(bands, transform)
-    shape = shape_at(tuple(like.shape), transform.axes, transform.levels[0].samples)
+    transform, shapes, shape = _planned(plan.text, like.shape)
+    _check(bands, shapes)
     x = like.new_empty(shape) if out is None else out
     if not x.numel():
         return x
@@ -115,9 +113,7 @@ def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) ->
         low = steps.up(tape, given, transform.axes, level, None if number else x)
 
 
-def _run(
-    key: Hashable, given: list[Tensor], first: Callable[[Tape], None]
-) -> Recipe | None:
+def _run(key: Hashable, given: list[Tensor], first: Callable[[Tape], None]) -> Recipe | None:
     """By the recipe that is known, else as it is done for the first time; returns the recipe."""
     with _on(given[0]):
         recipe = _recipes.get(key)
@@ -137,22 +133,23 @@ def _keep(kept: dict[Hashable, Any], key: Hashable, value: Any) -> None:
     kept[key] = value
 
 
-def _band_shapes(transform: Transform, like: tuple[int, ...]) -> list[tuple[int, ...]]:
-    """The shape of each band that is there, as the operators return them."""
-    shapes = [tuple(shape_at(like, transform.axes, level.lengths)) for level in transform.levels]
-    return [shapes[level] for level, _ in transform.places()]
+@lru_cache(maxsize=MOST)
+def _planned(text: str, like: torch.Size) -> tuple[Transform, list[torch.Size], torch.Size]:
+    """The transform; the shape of each band that is there, as the operators return them; and of
+    the signal. Plain dimensions are those of ``like``."""
+    transform = read(text)
+    axes, levels = transform.axes, transform.levels
+    shapes = [torch.Size(shape_at(tuple(like), axes, level.lengths)) for level in levels]
+    signal = torch.Size(shape_at(tuple(like), axes, levels[0].samples))
+    return transform, [shapes[level] for level, _ in transform.places()], signal
 
 
-def _check(bands: Sequence[Tensor], transform: Transform) -> None:
+def _check(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> None:
     """Raises RuntimeError unless the bands are as planned, as the native operators do."""
-    like = bands[0]
-    shapes = _band_shapes(transform, tuple(like.shape))
-    if len(shapes) != len(bands) or not all(
-        band.shape == shape
-        and band.dtype == like.dtype
-        and band.get_device() == like.get_device()
-        and band.is_contiguous()
-        for band, shape in zip(bands, shapes, strict=False)
+    dtype, device = bands[0].dtype, bands[0].get_device()
+    if [band.shape for band in bands] != shapes or not all(
+        band.dtype == dtype and band.get_device() == device and band.is_contiguous()
+        for band in bands
     ):
         raise RuntimeError(
             f"expected {len(shapes)} contiguous bands of one dtype and device, got "

@@ -19,9 +19,7 @@ def suits(transform: Transform) -> bool:
     """Whether haar_triton.py computes this transform."""
     axes = transform.axes
     first, alike = axes[0], {(axis.mode, axis.before, axis.lo, axis.hi) for axis in axes}
-    lengths = [
-        list(zip(level.samples, level.lengths, strict=True)) for level in transform.levels
-    ]
+    lengths = [list(zip(level.samples, level.lengths, strict=True)) for level in transform.levels]
     return (
         len(alike) == 1
         and first.before == 0

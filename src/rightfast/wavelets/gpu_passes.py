@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 import triton.language as tl
-from rightfast_kernels.dwt import line_triton, plane_triton, plane_up_triton
+from rightfast_kernels.dwt import fold_triton, line_triton, plane_triton, plane_up_triton
 from rightfast_kernels.dwt.transforms import Axis
 from torch import Tensor
 
@@ -21,6 +21,8 @@ COLUMNS = 32  # of a strip of the fused kernels, which one warp goes down
 # Rows of a strip, by the least samples of a signal: longer ones read fewer rows twice, shorter ones
 # keep more of the GPU at work.
 ROWS = ((1 << 26, 32), (1 << 23, 16), (1 << 20, 8), (0, 4))
+AHEAD = 4  # rounds in which rows of a large signal come from memory to the L2 cache
+LARGE = 1 << 23
 LINE_BLOCK = 256
 
 
@@ -48,12 +50,11 @@ def line_up(tape: Tape, parts: Parts, x: Tensor, axis: Axis, length: int) -> Non
         HAS_LOW=parts[0] is not None,
         HAS_HIGH=parts[1] is not None,
         MODE=axis.mode,
-        ONCE=n >= len(axis.lo) and (axis.mode in ONCE or (axis.mode == PERIODIZATION and n % 2 == 0)),
+        ONCE=reads_once(axis, n),
         **_line_meta(x, length, n, inner, axis, n),
     )
     blocks = cdiv(n * inner, launch.fixed["BLOCK"])
-    after = max(0, 2 * length + len(axis.lo) - 2 - axis.before - n)
-    numbers = (n, length, inner, axis.before, after, blocks)
+    numbers = (n, length, inner, axis.before, _after(axis, n, length), blocks)
     tape.launch(launch, blocks * outer, [*_given(parts, x), x], *numbers)
 
 
@@ -82,7 +83,8 @@ def plane_down(
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
         COLUMNS=COLUMNS,
-        num_warps=1,
+        AHEAD=_ahead(x),
+        num_warps=COLUMNS // 32,
     )
     tiles = cdiv(l1, rows), cdiv(l2, COLUMNS)
     numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
@@ -91,23 +93,28 @@ def plane_down(
 
 
 def plane_up(
-    tape: Tape, parts: Parts, x: Tensor, axes: Sequence[Axis], lengths: Sequence[int]
+    tape: Tape,
+    parts: Parts,
+    x: Tensor,
+    axes: Sequence[Axis],
+    lengths: Sequence[int],
+    repeats: Sequence[bool],
 ) -> None:
-    """The signal from four bands along the last two axes; bands that are None are zeros."""
+    """The signal from four bands along the last two axes, which repeat, or end in zeros; bands
+    that are None are zeros."""
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
     rows = _rows(x)
-    # Bands repeat as they are, those of an odd length, too.
     launch = launch_of(
         plane_up_triton.plane_up_kernel,
         **_phases(first, "1"),
         HALF1=len(first.lo) // 2,
-        MODE1=ZERO if first.mode == ZERO else PERIODIC,
+        MODE1=PERIODIC if repeats[0] else ZERO,
         SHORT1=l1 < len(first.lo),
         **_phases(second, "2"),
         HALF2=len(second.lo) // 2,
-        MODE2=ZERO if second.mode == ZERO else PERIODIC,
+        MODE2=PERIODIC if repeats[1] else ZERO,
         SHORT2=l2 < len(second.lo),
         ODD2=second.before % 2,
         EVEN=n2 % 2 == 0,
@@ -115,7 +122,8 @@ def plane_up(
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
         COLUMNS=COLUMNS,
-        num_warps=1,
+        AHEAD=_ahead(x),
+        num_warps=COLUMNS // 32,
     )
     pairs1 = (n1 + first.before + 1) // 2 - first.before // 2
     tiles = cdiv(pairs1, rows), cdiv((n2 + second.before % 2 + 1) // 2, COLUMNS)
@@ -124,8 +132,47 @@ def plane_up(
     tape.launch(launch, blocks, [*_given(parts, x), x], *numbers)
 
 
+def plane_fold(
+    tape: Tape, parts: Parts, x: Tensor, axes: Sequence[Axis], lengths: Sequence[int]
+) -> None:
+    """Adds what lies past the ends of the last two axes to a signal by `plane_up` in mode zero."""
+    n1, n2 = x.shape[-2:]
+    meta: dict[str, Any] = {}
+    numbers = [n1, n2, *lengths]
+    for number, axis, n, length in zip("12", axes, (n1, n2), lengths, strict=True):
+        meta |= {f"LOW{number}": axis.lo, f"HIGH{number}": axis.hi, f"MODE{number}": axis.mode}
+        meta[f"HALF{number}"] = len(axis.lo) // 2
+        numbers += [axis.before, _after(axis, n, length), near(axis, n, length)]
+    near1, near2 = near(axes[0], n1, lengths[0]), near(axes[1], n2, lengths[1])
+    count = 2 * near1 * n2 + (n1 - 2 * near1) * 2 * near2
+    launch = launch_of(fold_triton.plane_fold_kernel, **meta, ACC=_acc(x), BLOCK=64, num_warps=2)
+    blocks, planes = cdiv(count, 64), x.numel() // (n1 * n2)
+    tape.launch(launch, blocks * planes, [*parts, x], *numbers, count, blocks)
+
+
+def reads_once(axis: Axis, n: int) -> bool:
+    """Whether each sample is read at most once in front of the signal, and once behind it."""
+    even = axis.mode == PERIODIZATION and n % 2 == 0
+    return n >= len(axis.lo) and (axis.mode in ONCE or even)
+
+
+def near(axis: Axis, n: int, length: int) -> int:
+    """How many samples at either end may be read past the ends, too."""
+    return 0 if axis.mode == ZERO else max(axis.before, _after(axis, n, length)) + 1
+
+
+def _after(axis: Axis, n: int, length: int) -> int:
+    """How many samples behind the last one are read."""
+    return max(0, 2 * length + len(axis.lo) - 2 - axis.before - n)
+
+
 def _rows(x: Tensor) -> int:
     return next(rows for least, rows in ROWS if x.numel() >= least)
+
+
+def _ahead(x: Tensor) -> int:
+    """Small tensors are in the L2 cache anyway."""
+    return AHEAD if x.is_cuda and x.numel() >= LARGE and x.shape[-2] > 1 else 0
 
 
 def _lines(x: Tensor, dim: int) -> tuple[int, int]:

@@ -7,7 +7,16 @@ from rightfast_kernels.dwt.border_triton import WEIGHTED
 from rightfast_kernels.dwt.transforms import Axis, Level, shape_at
 from torch import Tensor
 
-from rightfast.wavelets.gpu_passes import line_down, line_up, plane_down, plane_up
+from rightfast.wavelets.gpu_passes import (
+    Parts,
+    line_down,
+    line_up,
+    near,
+    plane_down,
+    plane_fold,
+    plane_up,
+    reads_once,
+)
 from rightfast.wavelets.gpu_recipe import Tape
 
 ZERO, PERIODIC, PERIODIZATION = 0, 4, 5
@@ -51,7 +60,7 @@ def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor
     bands, done = dict(given), 0
     shape = tuple(like.shape)
     while done < len(axes):
-        count = 2 if _fused_up(axes[done:], level, done) else 1
+        count = 2 if _fused_up(axes[done:], level, done, bands) else 1
         passed = slice(done, done + count)
         done += count
         shape = tuple(shape_at(shape, axes[passed], level.samples[passed]))
@@ -63,7 +72,7 @@ def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor
                 continue
             to = out if out is not None and not left else tape.empty(shape, full(like.dtype))
             if count == 2:
-                plane_up(tape, parts, to, axes[passed], level.lengths[passed])
+                _plane_up(tape, parts, to, axes[passed], level.lengths[passed])
             else:
                 line_up(tape, parts, to, axes[done - 1], level.lengths[done - 1])
             made[rest] = to
@@ -94,15 +103,32 @@ def _fused_down(axes: Sequence[Axis]) -> bool:
     )
 
 
-def _fused_up(axes: Sequence[Axis], level: Level, first: int) -> bool:
+def _fused_up(axes: Sequence[Axis], level: Level, first: int, bands: Bands) -> bool:
     """Whether the two axes that are left go in one pass."""
-    return [axis.dim for axis in axes] == [-2, -1] and all(
-        len(axis.lo) in FUSED_TAPS and (axis.mode == ZERO or _repeats(axis, level, first + i))
-        for i, axis in enumerate(axes)
+    if [axis.dim for axis in axes] != [-2, -1]:
+        return False
+    sizes = list(zip(axes, level.samples[first:], level.lengths[first:], strict=True))
+    if not all(len(axis.lo) in FUSED_TAPS for axis in axes):
+        return False
+    if all(size[0].mode == ZERO or repeats(*size) for size in sizes):
+        return True
+    return len(bands) == 4 and all(
+        axis.mode == ZERO or (reads_once(axis, n) and n >= 2 * near(axis, n, length))
+        for axis, n, length in sizes
     )
 
 
-def _repeats(axis: Axis, level: Level, i: int) -> bool:
+def _plane_up(
+    tape: Tape, parts: Parts, to: Tensor, axes: Sequence[Axis], lengths: Sequence[int]
+) -> None:
+    sizes = list(zip(axes, to.shape[-2:], lengths, strict=True))
+    repeated = [repeats(*size) for size in sizes]
+    whole = all(axis.mode == ZERO or ends for axis, ends in zip(axes, repeated, strict=True))
+    plane_up(tape, parts, to, axes, lengths, repeated if whole else (False, False))
+    if not whole:
+        plane_fold(tape, parts, to, axes, lengths)
+
+
+def repeats(axis: Axis, n: int, length: int) -> bool:
     """Whether folding the ends back is the same as repeating the bands."""
-    periodic = axis.mode in (PERIODIC, PERIODIZATION)
-    return periodic and level.samples[i] == 2 * level.lengths[i]
+    return axis.mode in (PERIODIC, PERIODIZATION) and n == 2 * length

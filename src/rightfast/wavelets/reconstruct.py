@@ -150,9 +150,7 @@ def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any
         return kernel.up(data)
     trimmed = [replace(levels[0], low=low and levels[0].shape), *levels[1:]]
     (x,) = LinearMap(
-        lambda *flat: (
-            kernel.up(flat) if takes(flat[0]) else _up(flat, trimmed, axes, polyphase),
-        ),
+        lambda *flat: (kernel.up(flat) if takes(flat[0]) else _up(flat, trimmed, axes, polyphase),),
         lambda g: kernel.down(g) if takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
     )(*data)
     return x
