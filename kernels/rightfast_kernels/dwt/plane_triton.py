@@ -58,36 +58,43 @@ def strip(
     x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
     LOW1: tl.constexpr, HIGH1: tl.constexpr, TAPS1: tl.constexpr, MODE1: tl.constexpr,
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
-    MODE2: tl.constexpr, SHORT2: tl.constexpr, INSIDE: tl.constexpr, AHEAD: tl.constexpr,
-    ACC: tl.constexpr,
+    MODE2: tl.constexpr, SHORT2: tl.constexpr, INSIDE: tl.constexpr, BATCH: tl.constexpr,
+    AHEAD: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
-    """Rows ``start`` to ``stop`` of the bands, one after another."""
+    """Rows ``start`` to ``stop`` of the bands, BATCH of them a round."""
+    FILL: tl.constexpr = (TAPS1 // 2 - 1 + BATCH - 1) // BATCH * BATCH
+    last = 2 * stop - 2 + TAPS1 - 1 - before1
     lows, highs = (), ()
     for _ in tl.static_range(TAPS1 - 2):
         lows, highs = lows + (zero,), highs + (zero,)
-    # The first rounds fill the window.
-    for o in tl.range(start - (TAPS1 // 2 - 1), stop, loop_unroll_factor=2):
+    # The first rounds fill the window. All that a round reads is on its way before it writes.
+    for o in range(start - FILL, stop, BATCH):
         j = 2 * o + TAPS1 - 2 - before1
         if AHEAD > 0:
-            later = x + tl.minimum(tl.maximum(j + 2 * AHEAD, 0), n1 - 2) * pitch
-            column = tl.minimum(tl.maximum(first, 0), n2 - 1)
-            call_for(later + column)
-            call_for(later + pitch + column)
-        even = row(
-            x, j, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
-        )  # fmt: skip
-        odd = row(
-            x, j + 1, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2, INSIDE, ACC
-        )  # fmt: skip
-        lows = lows + (weighted(even, LOW2, zero), weighted(odd, LOW2, zero))
-        highs = highs + (weighted(even, HIGH2, zero), weighted(odd, HIGH2, zero))
-        at = where + (o - start) * l2
-        ok = valid & (first * 0 + o >= start)
-        tl.store(aa + at, weighted(lows, LOW1, zero).to(aa.dtype.element_ty), mask=ok)
-        tl.store(ad + at, weighted(highs, LOW1, zero).to(ad.dtype.element_ty), mask=ok)
-        tl.store(da + at, weighted(lows, HIGH1, zero).to(da.dtype.element_ty), mask=ok)
-        tl.store(dd + at, weighted(highs, HIGH1, zero).to(dd.dtype.element_ty), mask=ok)
-        lows, highs = lows[2:], highs[2:]
+            for r in tl.static_range(2 * BATCH):
+                later = tl.minimum(tl.maximum(j + 2 * BATCH * AHEAD + r, 0), n1 - 1) * pitch
+                call_for(x + later + tl.minimum(tl.maximum(first, 0), n2 - 1))
+        rows = ()
+        for r in tl.static_range(2 * BATCH):
+            # A round may begin before the first row that is needed, and end after the last.
+            needed = tl.minimum(tl.maximum(j + r, 2 * start - before1), last)
+            rows = rows + row(
+                x, needed, first, valid, n1, n2, pitch, TAPS2, MODE1, SHORT1, MODE2, SHORT2,
+                INSIDE, ACC,
+            )  # fmt: skip
+        for b in tl.static_range(BATCH):
+            even = rows[2 * b * TAPS2 : (2 * b + 1) * TAPS2]
+            odd = rows[(2 * b + 1) * TAPS2 : (2 * b + 2) * TAPS2]
+            lows = lows + (weighted(even, LOW2, zero), weighted(odd, LOW2, zero))
+            highs = highs + (weighted(even, HIGH2, zero), weighted(odd, HIGH2, zero))
+            at = where + (o + b - start) * l2
+            lanes = first * 0 + (o + b)
+            ok = valid & (lanes >= start) & (lanes < stop)
+            tl.store(aa + at, weighted(lows, LOW1, zero).to(aa.dtype.element_ty), mask=ok)
+            tl.store(ad + at, weighted(highs, LOW1, zero).to(ad.dtype.element_ty), mask=ok)
+            tl.store(da + at, weighted(lows, HIGH1, zero).to(da.dtype.element_ty), mask=ok)
+            tl.store(dd + at, weighted(highs, HIGH1, zero).to(dd.dtype.element_ty), mask=ok)
+            lows, highs = lows[2:], highs[2:]
 
 
 @triton.jit(do_not_specialize=["n1", "l1", "before1", "half2", "tiles1", "tiles2", "rows"])
@@ -96,7 +103,8 @@ def plane_down_kernel(
     LOW1: tl.constexpr, HIGH1: tl.constexpr, TAPS1: tl.constexpr, MODE1: tl.constexpr,
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, ODD2: tl.constexpr, EVEN: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, AHEAD: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, BATCH: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """``half2``, ODD2: half the samples in front of a row, and the rest. EVEN: n2 is even. WIDE:
     a plane has 2^30 samples or more. AHEAD: how many rounds before they are read rows are asked
@@ -126,12 +134,12 @@ def plane_down_kernel(
     if (begin >= 0) & (begin + 2 * (COLUMNS - 1) + TAPS2 <= n2):
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, AHEAD,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, BATCH, AHEAD,
             ACC,
         )  # fmt: skip
     else:
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, AHEAD,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, BATCH, AHEAD,
             ACC,
         )  # fmt: skip

@@ -106,9 +106,11 @@ def strip(
     HALF1: tl.constexpr, MODE1: tl.constexpr, SHORT1: tl.constexpr, LOW2E: tl.constexpr,
     LOW2O: tl.constexpr, HIGH2E: tl.constexpr, HIGH2O: tl.constexpr, HALF2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, HAS_AA: tl.constexpr, HAS_AD: tl.constexpr,
-    HAS_DA: tl.constexpr, HAS_DD: tl.constexpr, INSIDE: tl.constexpr, AHEAD: tl.constexpr,
+    HAS_DA: tl.constexpr, HAS_DD: tl.constexpr, INSIDE: tl.constexpr, BATCH: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
-    """Pairs ``start`` to ``stop`` of rows of the signal, one after another."""
+    """Pairs ``start`` to ``stop`` of rows of the signal, BATCH of them a round."""
+    FILL: tl.constexpr = (HALF1 - 1 + BATCH - 1) // BATCH * BATCH
     valid = to < n2
     two = to[:, None] + tl.arange(0, 2)[None, :]
     here = (two >= 0) & (two < n2)
@@ -116,43 +118,47 @@ def strip(
     for _ in tl.static_range(HALF1 - 1):
         a_even, a_odd = a_even + (zero,), a_odd + (zero,)
         d_even, d_odd = d_even + (zero,), d_odd + (zero,)
-    # The first rounds fill the window.
-    for m in tl.range(start - (HALF1 - 1), stop, loop_unroll_factor=2):
+    # The first rounds fill the window. All that a round reads is on its way before it writes.
+    for m in range(start - FILL, stop, BATCH):
         if AHEAD > 0:
-            later = tl.minimum(tl.maximum(m + AHEAD, 0), l1 - 1) * pitch_band
-            later += tl.minimum(tl.maximum(c, 0), l2 - 1)
-            if HAS_AA:
-                call_for(aa + later)
-            if HAS_AD:
-                call_for(ad + later)
-            if HAS_DA:
-                call_for(da + later)
-            if HAS_DD:
-                call_for(dd + later)
-        bands = rows(
-            aa, ad, da, dd, m, c, valid, l1, l2, pitch_band, HALF2, MODE1, SHORT1, MODE2, SHORT2,
-            HAS_AA, HAS_AD, HAS_DA, HAS_DD, INSIDE, zero,
-        )  # fmt: skip
-        a_even = a_even + (
-            along(bands[0], bands[1], LOW2E, HIGH2E, HAS_AA, HAS_AD, HALF2, zero),
-        )  # fmt: skip
-        a_odd = a_odd + (
-            along(bands[0], bands[1], LOW2O, HIGH2O, HAS_AA, HAS_AD, HALF2, zero),
-        )  # fmt: skip
-        d_even = d_even + (
-            along(bands[2], bands[3], LOW2E, HIGH2E, HAS_DA, HAS_DD, HALF2, zero),
-        )  # fmt: skip
-        d_odd = d_odd + (
-            along(bands[2], bands[3], LOW2O, HIGH2O, HAS_DA, HAS_DD, HALF2, zero),
-        )  # fmt: skip
-        n = 2 * m - before1
-        ok = here & (two * 0 + m >= start)
-        put(x, n, two, ok, n1, n2, pitch, a_even, a_odd, d_even, d_odd, LOW1E, HIGH1E, HALF1, zero)
-        put(
-            x, n + 1, two, ok, n1, n2, pitch, a_even, a_odd, d_even, d_odd, LOW1O, HIGH1O, HALF1,
-            zero,
-        )  # fmt: skip
-        a_even, a_odd, d_even, d_odd = a_even[1:], a_odd[1:], d_even[1:], d_odd[1:]
+            for r in tl.static_range(BATCH):
+                later = tl.minimum(tl.maximum(m + BATCH * AHEAD + r, 0), l1 - 1) * pitch_band
+                later += tl.minimum(tl.maximum(c, 0), l2 - 1)
+                if HAS_AA:
+                    call_for(aa + later)
+                if HAS_AD:
+                    call_for(ad + later)
+                if HAS_DA:
+                    call_for(da + later)
+                if HAS_DD:
+                    call_for(dd + later)
+        bands = ()
+        for r in tl.static_range(BATCH):
+            # A round may begin before the first row that is needed, and end after the last.
+            needed = tl.minimum(tl.maximum(m + r, start - (HALF1 - 1)), stop - 1)
+            bands = bands + rows(
+                aa, ad, da, dd, needed, c, valid, l1, l2, pitch_band, HALF2, MODE1, SHORT1, MODE2,
+                SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, INSIDE, zero,
+            )  # fmt: skip
+        for r in tl.static_range(BATCH):
+            low, high = bands[4 * r], bands[4 * r + 1]
+            a_even = a_even + (along(low, high, LOW2E, HIGH2E, HAS_AA, HAS_AD, HALF2, zero),)
+            a_odd = a_odd + (along(low, high, LOW2O, HIGH2O, HAS_AA, HAS_AD, HALF2, zero),)
+            low, high = bands[4 * r + 2], bands[4 * r + 3]
+            d_even = d_even + (along(low, high, LOW2E, HIGH2E, HAS_DA, HAS_DD, HALF2, zero),)
+            d_odd = d_odd + (along(low, high, LOW2O, HIGH2O, HAS_DA, HAS_DD, HALF2, zero),)
+            n = 2 * (m + r) - before1
+            lanes = two * 0 + (m + r)
+            ok = here & (lanes >= start) & (lanes < stop)
+            put(
+                x, n, two, ok, n1, n2, pitch, a_even, a_odd, d_even, d_odd, LOW1E, HIGH1E, HALF1,
+                zero,
+            )  # fmt: skip
+            put(
+                x, n + 1, two, ok, n1, n2, pitch, a_even, a_odd, d_even, d_odd, LOW1O, HIGH1O,
+                HALF1, zero,
+            )  # fmt: skip
+            a_even, a_odd, d_even, d_odd = a_even[1:], a_odd[1:], d_even[1:], d_odd[1:]
 
 
 @triton.jit(do_not_specialize=["n1", "l1", "before1", "half2", "tiles1", "tiles2", "run"])
@@ -163,7 +169,8 @@ def plane_up_kernel(
     LOW2O: tl.constexpr, HIGH2E: tl.constexpr, HIGH2O: tl.constexpr, HALF2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, ODD2: tl.constexpr, EVEN: tl.constexpr,
     HAS_AA: tl.constexpr, HAS_AD: tl.constexpr, HAS_DA: tl.constexpr, HAS_DD: tl.constexpr,
-    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, AHEAD: tl.constexpr,
+    WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, BATCH: tl.constexpr,
+    AHEAD: tl.constexpr,
 ):  # fmt: skip
     """Pair m along an axis is the samples 2m - before and 2m + 1 - before; the first pair that
     holds a sample is before // 2. ``half2``, ODD2: before2 // 2, and the rest. WIDE: a plane has
@@ -191,11 +198,11 @@ def plane_up_kernel(
         strip(
             aa, ad, da, dd, x, c, to, start, stop, n1, n2, l1, l2, pitch, pitch_band, before1, zero,
             LOW1E, LOW1O, HIGH1E, HIGH1O, HALF1, MODE1, SHORT1, LOW2E, LOW2O, HIGH2E, HIGH2O, HALF2,
-            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, True, AHEAD,
+            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, True, BATCH, AHEAD,
         )  # fmt: skip
     else:
         strip(
             aa, ad, da, dd, x, c, to, start, stop, n1, n2, l1, l2, pitch, pitch_band, before1, zero,
             LOW1E, LOW1O, HIGH1E, HIGH1O, HALF1, MODE1, SHORT1, LOW2E, LOW2O, HIGH2E, HIGH2O, HALF2,
-            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, False, AHEAD,
+            MODE2, SHORT2, HAS_AA, HAS_AD, HAS_DA, HAS_DD, False, BATCH, AHEAD,
         )  # fmt: skip

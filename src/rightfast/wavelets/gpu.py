@@ -9,9 +9,10 @@ A level is one pass along the last two axes where that serves, and passes along 
 
 from collections.abc import Callable, Hashable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from importlib.util import find_spec
+from itertools import pairwise
 from typing import Any
 
 import torch
@@ -137,11 +138,24 @@ def _keep(kept: dict[Hashable, Any], key: Hashable, value: Any) -> None:
 def _planned(text: str, like: torch.Size) -> tuple[Transform, list[torch.Size], torch.Size]:
     """The transform; the shape of each band that is there, as the operators return them; and of
     the signal. Plain dimensions are those of ``like``."""
-    transform = read(text)
+    transform = _trimmed(read(text))
     axes, levels = transform.axes, transform.levels
     shapes = [torch.Size(shape_at(tuple(like), axes, level.lengths)) for level in levels]
     signal = torch.Size(shape_at(tuple(like), axes, levels[0].samples))
     return transform, [shapes[level] for level, _ in transform.places()], signal
+
+
+def _trimmed(transform: Transform) -> Transform:
+    """The same, no level of more samples than the next finer one has coefficients along an axis in
+    mode zero: the odd one out is cut off on the way up, and a zero on the way down."""
+    levels = [transform.levels[0]]
+    for finer, level in pairwise(transform.levels):
+        samples = tuple(
+            min(n, length) if axis.mode == 0 else n
+            for axis, n, length in zip(transform.axes, level.samples, finer.lengths, strict=True)
+        )
+        levels.append(replace(level, samples=samples))
+    return replace(transform, levels=tuple(levels))
 
 
 def _check(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> None:

@@ -65,12 +65,6 @@ class Tape:
             places = [self._place(tensor) for tensor in tensors]
             self.recipe.steps.append((launch, (blocks,), itemgetter(*places), numbers))
 
-    def other(self, tensor: Tensor) -> Tensor:
-        """A tensor that was made in another way, which a recipe cannot do again."""
-        self.recipe = None
-        self.tensors.append(tensor)
-        return tensor
-
     def seen_as(self, view: Tensor, tensor: Tensor) -> Tensor:
         """``view``, which stands for a whole tensor of another shape."""
         self.views.append((view, self._place(tensor)))

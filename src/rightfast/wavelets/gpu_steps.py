@@ -85,10 +85,15 @@ def fitted(tape: Tape, x: Tensor, axes: Sequence[Axis], sizes: Sequence[int]) ->
     want = shape_at(tuple(x.shape), axes, sizes)
     if list(x.shape) == want:
         return x
-    found = x.new_zeros(want)
-    both = tuple(slice(min(a, b)) for a, b in zip(x.shape, want, strict=True))
+    found = tape.empty(want, x.dtype)
+    tape.launch(_fit, 0, [x, found])
+    return found
+
+
+def _fit(_: tuple[int], x: Tensor, found: Tensor) -> None:
+    both = tuple(slice(min(a, b)) for a, b in zip(x.shape, found.shape, strict=True))
+    found.zero_()
     found[both] = x[both]
-    return tape.other(found)
 
 
 def full(dtype: torch.dtype) -> torch.dtype:
