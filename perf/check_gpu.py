@@ -128,7 +128,9 @@ def targets_of(name: str, wavelet: str, mode: str, shape: tuple[int, ...], dims:
 def strips() -> None:
     from rightfast.wavelets import gpu, gpu_passes
 
-    print("| wavelet | rows | columns | batch | ahead | forward | inverse | f / copy_ | i / copy_ |")
+    print(
+        "| wavelet | rows | columns | batch | ahead | forward | inverse | f / copy_ | i / copy_ |"
+    )
     print("|---|---|---|---|---|---|---|---|---|")
     x = torch.randn(32, 3, 1024, 1024, device="cuda")
     y = torch.empty_like(x)

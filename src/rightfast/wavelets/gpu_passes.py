@@ -20,8 +20,8 @@ Parts = Sequence[Tensor | None]
 COLUMNS = 32  # of a strip of the fused kernels, which one warp goes down
 # Rows of a strip, by the least samples of a signal: longer ones read fewer rows twice, shorter ones
 # keep more of the GPU at work.
-ROWS = ((1 << 26, 32), (1 << 23, 16), (1 << 20, 8), (0, 4))
-AHEAD = 4  # rounds in which rows of a large signal come from memory to the L2 cache
+ROWS = ((1 << 23, 16), (1 << 20, 8), (0, 4))
+AHEAD = 1  # rounds in which rows of a large signal come from memory to the L2 cache
 LARGE = 1 << 23
 BATCH = 0
 LINE_BLOCK = 256
@@ -84,7 +84,7 @@ def plane_down(
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
         COLUMNS=COLUMNS,
-        BATCH=_batch(second),
+        BATCH=BATCH or 4,
         AHEAD=_ahead(x),
         num_warps=COLUMNS // 32,
     )
@@ -124,7 +124,7 @@ def plane_up(
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
         COLUMNS=COLUMNS,
-        BATCH=_batch(second),
+        BATCH=BATCH or 2,
         AHEAD=_ahead(x),
         num_warps=COLUMNS // 32,
     )
@@ -171,11 +171,6 @@ def _after(axis: Axis, n: int, length: int) -> int:
 
 def _rows(x: Tensor) -> int:
     return next(rows for least, rows in ROWS if x.numel() >= least)
-
-
-def _batch(axis: Axis) -> int:
-    """Rows in a round: what they read has to fit in registers."""
-    return BATCH or max(1, 24 // len(axis.lo))
 
 
 def _ahead(x: Tensor) -> int:
