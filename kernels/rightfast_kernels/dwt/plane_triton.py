@@ -134,12 +134,12 @@ def plane_down_kernel(
     if (begin >= 0) & (begin + 2 * (COLUMNS - 1) + TAPS2 <= n2):
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, BATCH, AHEAD,
-            ACC,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, BATCH,
+            AHEAD, ACC,
         )  # fmt: skip
     else:
         strip(
             x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, BATCH, AHEAD,
-            ACC,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, BATCH,
+            AHEAD, ACC,
         )  # fmt: skip
