@@ -15,7 +15,17 @@ from rightfast.wavelets import backends, decompose, gpu
 from rightfast.wavelets.single import prepare
 
 from .common import MODES
-from .gpu_cases import INTERPRETED, by_torch, check, flat, gradients, random, tree_map, wide
+from .gpu_cases import (
+    INTERPRETED,
+    by_torch,
+    check,
+    check_marks,
+    flat,
+    gradients,
+    random,
+    tree_map,
+    wide,
+)
 
 pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:Level value")
@@ -248,7 +258,10 @@ def test_nothing_around_is_touched(shape, wavelet, mode, axes):
         ours.wavedecn(x, wavelet, mode, 2, axes, out=out)
         assert all(map(torch.equal, flat(out), flat(bands)))
         back = ours.waverecn(bands, wavelet, mode, axes)
-        assert torch.equal(ours.waverecn(bands, wavelet, mode, axes, out=inside(back)), back)
+        place = inside(back)
+        before = place._version
+        assert torch.equal(ours.waverecn(bands, wavelet, mode, axes, out=place), back)
+        assert all(x._version > before for x in (place, *flat(out)))
     assert ours.served() == "kernel"
     for whole in wholes:
         assert bool((whole[:32] == 7).all())
@@ -321,6 +334,12 @@ def test_other_cuts(mode, monkeypatch):
         monkeypatch.setattr(gpu_passes, "BATCH", batch)
         forget()
         both_ways(random(39, 14), "bior4.4", mode)
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_marks_of_torch_are_heeded(wavelet):
+    check_marks(wavelet)
 
 
 @interpreted
