@@ -74,8 +74,13 @@ def check_marks(wavelet):
 
 def gradients(call, *data):
     """The gradients of the sum of the results, each times random numbers."""
+    return recorded(call, *data)[-len(data) :]
+
+
+def recorded(call, *data):
+    """The results, then their `gradients`."""
     leaves = [x.detach().requires_grad_() for x in data]
     found = flat(call(*leaves))
     # Numbers that every dtype holds.
     weights = [random(*y.shape, key=i, dtype=torch.bfloat16).to(y) for i, y in enumerate(found)]
-    return torch.autograd.grad(found, leaves, weights)
+    return [*(y.detach() for y in found), *torch.autograd.grad(found, leaves, weights)]
