@@ -151,23 +151,24 @@ def by_ptwt_inverse(coefficients, spec):
 
 
 @functools.cache
-def _module(name, **options):
+def _module(name, device, **options):
     pytorch_wavelets = pytest.importorskip("pytorch_wavelets", exc_type=ImportError)
-    return getattr(pytorch_wavelets, name)(**options)
+    return getattr(pytorch_wavelets, name)(**options).to(device)
 
 
 def by_pytorch_wavelets(x, spec):
     if len(spec.shape) == 3:
         raise Unsupported("pytorch_wavelets has no 3-D transform")
     name = "DWT1DForward" if len(spec.shape) == 1 else "DWTForward"
-    return _module(name, J=spec.level, wave=spec.wavelet, mode=spec.mode)(x)
+    return _module(name, x.device, J=spec.level, wave=spec.wavelet, mode=spec.mode)(x)
 
 
 def by_pytorch_wavelets_inverse(coefficients, spec):
     if len(spec.shape) == 3:
         raise Unsupported("pytorch_wavelets has no 3-D transform")
     name = "DWT1DInverse" if len(spec.shape) == 1 else "DWTInverse"
-    return _module(name, wave=spec.wavelet, mode=spec.mode)(coefficients)
+    device = coefficients[0].device
+    return _module(name, device, wave=spec.wavelet, mode=spec.mode)(coefficients)
 
 
 def by_chuchichaestli(x, spec):
@@ -191,7 +192,13 @@ CHUCHICHAESTLI = (
 
 def to_numpy(tree, spec):
     """Coefficients or a signal as numpy arrays over the same memory."""
-    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, tree), spec
+
+    def array(x):
+        if x.is_cuda:
+            raise Unsupported("PyWavelets computes on the CPU")
+        return x.numpy()
+
+    return torch.utils._pytree.tree_map_only(torch.Tensor, array, tree), spec
 
 
 def to_ptwt(coefficients, spec):
