@@ -11,7 +11,6 @@ import torch
 from pytest_rightfast.triton_recorder import record
 from rightfast import wavelets
 
-
 CASES = {
     "haar": ((1, 24, 24), (-2, -1), "haar", "zero"),
     "bior4.4": ((1, 24, 24), (-2, -1), "bior4.4", "symmetric"),
