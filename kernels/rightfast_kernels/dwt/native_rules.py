@@ -6,7 +6,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-
 SCHEMAS = {
     "dwt_down": "(Tensor x, str plan) -> Tensor[]",
     "dwt_up": "(Tensor[] bands, str plan) -> Tensor",

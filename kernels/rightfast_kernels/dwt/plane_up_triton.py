@@ -1,4 +1,4 @@
-"""One level up along the last two axes in one pass, by one Triton kernel: plane_triton.py's inverse.
+"""One level up along the last two axes in one pass, by a Triton kernel: plane_triton.py's inverse.
 
 A program goes down COLUMNS pairs of columns of the signal: each row of the four bands is read once
 and spread along itself; as many rows as a sample needs stay in registers and are spread across. For
@@ -64,10 +64,22 @@ def rows(
 ):  # fmt: skip
     """`row` of each band."""
     return (
-        row(aa, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_AA, INSIDE, zero),
-        row(ad, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_AD, INSIDE, zero),
-        row(da, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_DA, INSIDE, zero),
-        row(dd, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_DD, INSIDE, zero),
+        row(
+            aa, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_AA, INSIDE,
+            zero,
+        ),
+        row(
+            ad, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_AD, INSIDE,
+            zero,
+        ),
+        row(
+            da, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_DA, INSIDE,
+            zero,
+        ),
+        row(
+            dd, k, c, valid, l1, l2, pitch, HALF2, MODE1, SHORT1, MODE2, SHORT2, HAS_DD, INSIDE,
+            zero,
+        ),
     )  # fmt: skip
 
 

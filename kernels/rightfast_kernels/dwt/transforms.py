@@ -8,7 +8,7 @@ from functools import lru_cache
 
 @dataclass(frozen=True)
 class Axis:
-    """One axis: dimension from the end, number of the mode, samples before, taps in reading order."""
+    """One axis: dimension from the end, mode by number, samples before, taps in reading order."""
 
     dim: int
     mode: int

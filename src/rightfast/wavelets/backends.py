@@ -28,9 +28,9 @@ def backend(name: str) -> AbstractContextManager[None]:
 
     "auto" (the default) takes the native kernels, C++ for tensors of the CPU and Triton for those
     of a CUDA device, for float, half precision and complex tensors with fixed filters; all else,
-    and what a compiler traces, runs as torch operations. "torch" never takes the kernel. "kernel" never takes anything else: a call that
-    it cannot serve raises ValueError, and a compiler sees one operator. `served` tells which
-    one ran.
+    and what a compiler traces, runs as torch operations. "torch" never takes the kernel. "kernel"
+    never takes anything else: a call that it cannot serve raises ValueError, and a compiler sees
+    one operator. `served` tells which one ran.
 
     Raises ValueError for another name, and for "kernel" if it was not built.
     """

@@ -1,0 +1,350 @@
+"""Wavelets by Triton kernels, interpreted on the CPU, against torch operations in float64. In a
+process of their own, since Triton decides when it is imported whether to interpret kernels."""
+
+import os
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+import torch
+from rightfast_kernels.dwt import native
+
+from rightfast import wavelets as ours
+from rightfast.wavelets import backends, decompose, gpu
+from rightfast.wavelets.single import prepare
+
+from .common import MODES
+from .gpu_cases import INTERPRETED, by_torch, check, flat, gradients, random, tree_map, wide
+
+pytest.importorskip("triton")
+pytestmark = pytest.mark.filterwarnings("ignore:Level value")
+interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
+PLAIN = ["zero", "symmetric", "periodic", "periodization", "reflect"]  # fused in both directions
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch):
+    """The public functions take these kernels for tensors of the CPU."""
+    if INTERPRETED:
+        own = {
+            "available": True,
+            "down": gpu.down,
+            "up": gpu.up,
+            "down_into": gpu.down,
+            "up_into": gpu.up,
+        }
+        monkeypatch.setattr(backends, "native", SimpleNamespace(**{**vars(native), **own}))
+    forget()
+
+
+def forget():
+    gpu._recipes.clear()
+    gpu._known.clear()
+
+
+def both_ways(x, wavelet, mode, level=1, axes=None, tolerance=1e-12):
+    """Bands and the gradient of a decomposition; signal and the gradients of a reconstruction."""
+    axes = tuple(range(x.ndim)) if axes is None else axes
+
+    def down(x):
+        return ours.wavedecn(x, wavelet, mode, level, axes)
+
+    def up(*bands):
+        return ours.waverecn(
+            torch.utils._pytree.tree_unflatten(bands, structure), wavelet, mode, axes
+        )
+
+    with ours.backend("torch"):
+        coeffs = down(x)
+    structure = torch.utils._pytree.tree_structure(coeffs)
+    check(down, x, tolerance=tolerance)
+    check(lambda x: gradients(down, x), x, tolerance=tolerance)
+    check(up, *flat(coeffs), tolerance=tolerance)
+    check(lambda *bands: gradients(up, *bands), *flat(coeffs), tolerance=tolerance)
+
+
+@interpreted
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("wavelet", ["haar", "db3", "bior4.4"])
+def test_lines(wavelet, mode):
+    both_ways(random(2, 21), wavelet, mode, 2, (1,))
+    both_ways(random(2, 3), wavelet, mode, 1, (1,))  # shorter than the filter
+    both_ways(random(12, 3), wavelet, mode, 1, (0,))
+
+
+@interpreted
+@pytest.mark.parametrize("mode", MODES)
+def test_lines_of_many_blocks(mode):
+    """Only the blocks at the ends look past them."""
+    both_ways(random(1, 1400), "db2", mode, 1, (1,))
+    both_ways(random(90, 10), "db2", mode, 1, (0,))
+
+
+@interpreted
+@pytest.mark.parametrize(
+    ("wavelet", "mode"), [("dmey", "reflect"), ("dmey", "smooth"), ("db12", "periodization")]
+)
+def test_long_filters(wavelet, mode):
+    both_ways(random(2, 70), wavelet, mode, 1, (1,))
+    both_ways(random(2, 9), wavelet, mode, 1, (1,))
+    both_ways(random(5, 6), "db12", mode)
+
+
+@interpreted
+@pytest.mark.parametrize("mode", MODES)
+def test_planes(mode):
+    both_ways(random(2, 9, 10), "db2", mode, 2, (1, 2))
+    both_ways(random(2, 3), "db2", mode)  # shorter than the filter
+    both_ways(random(8, 11), "haar", mode, 2)
+
+
+@interpreted
+@pytest.mark.parametrize("mode", PLAIN)
+@pytest.mark.parametrize("wavelet", ["db3", "db10", "bior4.4"])
+def test_planes_and_longer_filters(wavelet, mode):
+    both_ways(random(24, 22), wavelet, mode)
+    both_ways(random(7, 9), wavelet, mode)
+
+
+@interpreted
+@pytest.mark.parametrize("shape", [(7, 140), (6, 141)])
+@pytest.mark.parametrize("mode", [*PLAIN, "antisymmetric"])
+def test_planes_of_several_strips(mode, shape):
+    """Those in the middle need nothing past the ends of a row."""
+    both_ways(random(*shape), "db2", mode)
+
+
+@interpreted
+def test_one_mode_and_wavelet_for_each_axis():
+    x = random(2, 11, 14)
+    for modes in (("symmetric", "zero"), ("periodization", "reflect"), ("smooth", "symmetric")):
+        both_ways(x, ("db3", "bior2.2"), modes, 2, (1, 2))
+        both_ways(x, ("db2", "haar"), modes, 1, (2, 0))
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+@pytest.mark.parametrize("axes", [(0, 1), (3, 1), (2, 3, 1), (1, 0, 2)])
+def test_any_axes(axes, wavelet):
+    both_ways(random(3, 6, 5, 4), wavelet, "symmetric", 2, axes)
+
+
+@interpreted
+@pytest.mark.parametrize("mode", ["zero", "periodization", "antireflect"])
+def test_volumes(mode):
+    both_ways(random(5, 6, 7), "db2", mode, 2)
+    both_ways(random(8, 8, 8), "haar", mode, 2)
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_missing_bands(wavelet):
+    """They are zeros."""
+    a, b, c = random(2, 6, 7), random(2, 6, 7, key="b"), random(2, 10, 12, key="c")
+    fine = c if wavelet == "db2" else random(2, 12, 14)
+    for call in (
+        lambda a, b, c: ours.waverec2([a, (None, b, None), (None, None, c)], wavelet),
+        lambda a, b, c: ours.waverec2([None, (b, None, None), (c, c, c)], wavelet),
+        lambda a, b, c: ours.waverec2([None, (None, None, None), (None, c, None)], wavelet),
+        lambda a, b, c: ours.waverecn([a, {}, {"da": c}], wavelet, axes=(1, 2)),
+        lambda a, b, c: ours.waverecn([a, {"ddd": b}], wavelet, "periodization"),
+        lambda a, b, c: ours.waverec([None, b, None, None], wavelet),
+        lambda a, b, c: ours.idwt(a, None, wavelet, axis=1),
+    ):
+        check(call, a, b, fine)
+
+
+@interpreted
+def test_an_approximation_that_is_one_longer():
+    for wavelet in ("haar", "db2"):
+        x = random(13, 11)
+        low, *details = ours.wavedec2(x, wavelet, level=3)
+        longer = torch.nn.functional.pad(low, (0, 1, 0, 1), value=float("nan"))
+
+        def call(low, *bands, wavelet=wavelet):
+            return ours.waverec2([low, *(bands[i : i + 3] for i in (0, 3, 6))], wavelet)
+
+        bands = [band for level in details for band in level]
+        check(call, low, *bands)
+        found = call(longer, *bands)
+        torch.testing.assert_close(found, call(low, *bands))
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_complex_data_and_gaps(wavelet):
+    x = torch.complex(random(2, 9, 8), random(2, 9, 8, key="i"))
+    both_ways(x, wavelet, "reflect", 1, (1, 2))
+    both_ways(x, wavelet, "symmetric", 2, (1,))
+    check(lambda x: ours.dwt2(x.mT.conj(), wavelet), x)
+    check(lambda x: ours.dwt(x[:, ::2].expand(4, 2, 5, 8), wavelet), x[:1])
+
+
+@interpreted
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
+@pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])
+@pytest.mark.parametrize(
+    ("wavelet", "mode"),
+    [("haar", "zero"), ("db2", "symmetric"), ("bior2.2", "antireflect"), ("db2", "smooth")],
+)
+def test_narrow_dtypes_are_rounded_once(wavelet, mode, axes, dtype):
+    """Sums are float32, through all levels."""
+    x = random(11, 10, dtype=dtype)
+    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), 2)), 2, (11, 10), False)
+    call = lambda x: ours.wavedecn(x, wavelet, mode, 2, axes)  # noqa: E731
+    bands = plan.down(x, gpu.down)
+    rounded_once(bands, by_torch(call, x), dtype)
+    rounded_once(plan.down(x, gpu.down), by_torch(call, x), dtype)
+
+    def adjoint(*bands):
+        zeros = torch.zeros(11, 10, dtype=bands[0].dtype, requires_grad=True)
+        return torch.autograd.grad(flat(call(zeros)), zeros, bands)
+
+    rounded_once([plan.up(bands, gpu.up)], by_torch(adjoint, *bands), dtype)
+
+
+def rounded_once(found, wanted, dtype):
+    for f, w in zip(found, wanted, strict=True):
+        assert f.dtype == dtype
+        half_a_step = torch.finfo(dtype).eps / 2 * w.abs() + 1e-6 * w.abs().max()
+        assert bool(((wide(f) - w).abs() <= half_a_step).all())
+
+
+CASES = [
+    ((3, 13), "haar", "symmetric", (1,)),
+    ((3, 12), "haar", "zero", (1,)),
+    ((9, 10), "db2", "reflect", (0, 1)),
+    ((9, 10), "db2", "antireflect", (0, 1)),
+    ((5, 6, 7), "bior2.2", "periodization", (0, 1, 2)),
+]
+
+
+@interpreted
+@pytest.mark.parametrize(("shape", "wavelet", "mode", "axes"), CASES)
+def test_each_direction_is_the_adjoint_of_the_other(shape, wavelet, mode, axes):
+    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), len(shape))), 2, shape, False)
+    x = random(*shape)
+    bands = plan.down(x, gpu.down)
+    given = [random(*band.shape, key=i) for i, band in enumerate(bands)]
+    left = sum(float((a * b).sum()) for a, b in zip(bands, given, strict=True))
+    right = float((x * plan.up(given, gpu.up)).sum())
+    assert abs(left - right) <= 1e-12 * float(x.norm()) * sum(float(b.norm()) for b in given)
+
+
+@interpreted
+@pytest.mark.parametrize(("shape", "wavelet", "mode", "axes"), CASES)
+def test_nothing_around_is_touched(shape, wavelet, mode, axes):
+    """The tensors lie in the middle of larger ones, which keep what they had."""
+
+    def inside(like):
+        wholes.append(torch.full((like.numel() + 64,), 7.0, dtype=like.dtype))
+        return wholes[-1][32 : 32 + like.numel()].view(like.shape).fill_(float("nan"))
+
+    wholes, x = [], random(*shape)
+    for _ in range(2):
+        bands = ours.wavedecn(x, wavelet, mode, 2, axes)
+        out = tree_map(inside, bands)
+        ours.wavedecn(x, wavelet, mode, 2, axes, out=out)
+        assert all(map(torch.equal, flat(out), flat(bands)))
+        back = ours.waverecn(bands, wavelet, mode, axes)
+        assert torch.equal(ours.waverecn(bands, wavelet, mode, axes, out=inside(back)), back)
+    assert ours.served() == "kernel"
+    for whole in wholes:
+        assert bool((whole[:32] == 7).all())
+        assert bool((whole[-32:] == 7).all())
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_by_a_recipe_as_the_first_time(wavelet):
+    """And one tensor that was given for two bands says nothing about the next call."""
+    shape = (2, 8, 6)
+    a, b, c, d = (random(*shape, key=key) for key in "abcd")
+    call = lambda *all: ours.idwt2((all[0], all[1:]), wavelet)  # noqa: E731
+    for bands in (
+        (a, a, a, a),
+        (a, b, a, b),
+        (a, b, c, d),
+        (b, d, a, c),
+        (d, d, d, d),
+        (b, a, d, c),
+    ):
+        torch.testing.assert_close(call(*bands), by_torch(call, *bands)[0])
+    assert len(gpu._recipes) == 1
+    x = random(2, 9, 10)
+    first, known = ours.wavedec2(x, wavelet, level=2), len(gpu._recipes)
+    for other in (x, 2 * x):
+        check(lambda x: ours.wavedec2(x, wavelet, level=2), other)
+    assert len(gpu._recipes) == known
+    assert all(map(torch.equal, flat(ours.wavedec2(x, wavelet, level=2)), flat(first)))
+    check(lambda x: ours.wavedec2(x, wavelet, level=2), x.float(), tolerance=1e-6)
+    check(lambda x: ours.wavedec2(x, wavelet, level=2), random(3, 9, 10))
+
+
+@interpreted
+@pytest.mark.parametrize("value", [float("inf"), float("nan")])
+@pytest.mark.parametrize("wavelet", ["haar", "db2", "bior2.2"])
+def test_infinities_and_nan_stay_where_the_formula_puts_them(wavelet, value):
+    """A tap of zero is not multiplied: 0 times inf is NaN."""
+    for mode in MODES:
+        x = random(14, 13)
+        x[5, 6] = value
+        x[0, 12] = -value
+        for call in (
+            lambda x, mode=mode: ours.wavedec2(x, wavelet, mode, 1),
+            lambda x, mode=mode: ours.dwt(x, wavelet, mode, axis=0),
+            lambda x, mode=mode: ours.idwt2((x, (x, None, x)), wavelet, mode),
+            lambda x, mode=mode: gradients(lambda x: ours.dwt2(x, wavelet, mode), x),
+        ):
+            found, wanted = flat(call(x)), by_torch(call, x)
+            for f, w in zip(found, wanted, strict=True):
+                assert torch.equal(f.isfinite(), w.isfinite()), mode
+
+
+@interpreted
+@pytest.mark.parametrize("mode", ["zero", "reflect", "periodization", "antireflect"])
+def test_other_cuts(mode, monkeypatch):
+    """Offsets of 64 bits, which large tensors need; longer strips; more rows a round."""
+    from rightfast.wavelets import gpu_passes
+
+    made = gpu_passes.launch_of
+
+    def wide_launch(kernel, **meta):
+        return made(kernel, **{**meta, **({"WIDE": True} if "WIDE" in meta else {})})
+
+    monkeypatch.setattr(gpu_passes, "launch_of", wide_launch)
+    both_ways(random(2, 9, 10), "db2", mode, 2, (1, 2))
+    both_ways(random(2, 9, 10), "db2", mode, 1, (1,))
+    for rows, batch in ((8, 4), (16, 2), (4, 8), (2, 1)):
+        monkeypatch.setattr(gpu_passes, "ROWS", ((0, rows),))
+        monkeypatch.setattr(gpu_passes, "BATCH", batch)
+        forget()
+        both_ways(random(39, 14), "bior4.4", mode)
+
+
+@interpreted
+def test_an_empty_batch_launches_nothing():
+    for shape in ((0, 8, 6), (2, 0, 6)):
+        axes = (2,) if shape[1] == 0 else (1, 2)
+        check(lambda x, axes=axes: ours.wavedecn(x, "db2", level=1, axes=axes), random(*shape))
+    assert not gpu._recipes
+
+
+@interpreted
+def test_bands_that_are_not_as_planned_are_refused():
+    plan = decompose._native(tuple(prepare("db2", "zero", [0, 1], 2)), 1, (9, 10), False)
+    bands = list(plan.down(random(9, 10), gpu.down))
+    for wrong in (bands[:3], [*bands[:3], bands[3].float()], [*bands[:3], bands[3][:2]]):
+        with pytest.raises(RuntimeError, match="expected 4 contiguous bands"):
+            gpu.up(wrong, plan.plan)
+
+
+@pytest.mark.skipif(INTERPRETED, reason="runs above")
+def test_interpreted():
+    """This file again, interpreted."""
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout

@@ -1,0 +1,108 @@
+"""Wavelets on a GPU of tensors that are large: offsets beyond 32 bits, and memory in between."""
+
+import gc
+
+import pytest
+import torch
+
+from rightfast import wavelets as ours
+
+from .gpu_cases import ON_A_GPU, flat
+
+pytestmark = [*ON_A_GPU, pytest.mark.slow]
+
+# Name, shape in float16 with more than 2^31 elements, the dimension that is cut for the comparison.
+LARGE = {
+    "many lines": ("wavedec", "db2", (2**15 + 1, 2**16), 0),
+    "one line": ("wavedec", "db2", (2**31 + 64,), 0),
+    "few lines side by side": ("columns", "db2", (2, 2**30 + 64), 1),
+    "many planes": ("wavedec2", "db2", (2**13 + 1, 2**9, 2**9), 0),
+    "one plane": ("wavedec2", "db2", (2**16 + 64, 2**15 + 64), 0),
+    "haar, many lines": ("wavedec", "haar", (2**15 + 1, 2**16), 0),
+    "haar, one plane": ("wavedec2", "haar", (2**16 + 64, 2**15 + 64), 0),
+}
+
+
+@pytest.fixture(autouse=True)
+def _memory():
+    """Each test starts without what others left."""
+    gc.collect()
+    torch.cuda.empty_cache()
+    yield
+    gc.collect()
+    torch.cuda.empty_cache()
+
+
+@pytest.mark.parametrize("case", LARGE)
+def test_more_than_2_to_the_31_elements(case):
+    name, wavelet, shape, dim = LARGE[case]
+    x = torch.empty(shape, dtype=torch.float16, device="cuda").normal_()
+    assert x.numel() > 2**31
+    bands = down(name, x, wavelet)
+    assert ours.served() == "kernel"
+    halved = flat(bands)[0].shape[dim] != shape[dim]
+    for start in (0, shape[dim] // 3 // 32 * 32, shape[dim] - 64):
+        # Up to 64 samples, an even number of them in front; inside, the ends are not the same.
+        piece = x.narrow(dim, start, min(64, shape[dim] - start)).contiguous()
+        inside = start and start + 64 < shape[dim]
+        for band, wanted in zip(flat(bands), flat(down(name, piece, wavelet)), strict=True):
+            first = start // 2 if halved else start
+            if start + 64 >= shape[dim]:
+                first = band.shape[dim] - wanted.shape[dim]
+            found = band.narrow(dim, first, wanted.shape[dim])
+            cut = (2 if start else 0), (2 if inside or not start else 0)
+            kept = slice(cut[0], wanted.shape[dim] - cut[1]) if halved else slice(None)
+            index = (slice(None),) * dim + (kept,)
+            torch.testing.assert_close(found[index], wanted[index], rtol=2e-3, atol=2e-3)
+    back = up(name, bands, wavelet)
+    assert ours.served() == "kernel"
+    assert float(back.sub_(x).abs_().max()) < 0.02
+
+
+def down(name, x, wavelet):
+    if name == "columns":
+        return ours.wavedec(x, wavelet, level=1, axis=0)
+    return getattr(ours, name)(x, wavelet, level=1)
+
+
+def up(name, bands, wavelet):
+    if name == "columns":
+        return ours.waverec(bands, wavelet, axis=0)
+    return getattr(ours, name.replace("dec", "rec"))(bands, wavelet)
+
+
+# What lies between two levels takes half, a quarter, ... of the data in one dimension; what lies
+# between the two passes over three axes as much as the data.
+PEAKS = {
+    "planes": ("wavedec2", "db4", (16, 1024, 2048), 1.35),
+    "odd planes": ("wavedec2", "db4", (16, 1023, 2047), 1.35),
+    "planes, haar": ("wavedec2", "haar", (16, 1024, 2048), 1.35),
+    "lines": ("wavedec", "db4", (1024, 2**15), 1.4),
+    "volumes": ("wavedecn", "db2", (256, 256, 512), 1.7),
+    "volumes, haar": ("wavedecn", "haar", (256, 256, 512), 1.35),
+}
+
+
+@pytest.mark.parametrize("case", PEAKS)
+def test_memory_beside_data_and_results(case):
+    name, wavelet, shape, most = PEAKS[case]
+    x = torch.randn(shape, device="cuda")
+    function, inverse = getattr(ours, name), getattr(ours, name.replace("dec", "rec"))
+    for _ in range(2):  # the second call goes by what the first one found
+        bands, peak = at_peak(lambda: function(x, wavelet, "symmetric", 3))
+        size = x.nbytes + sum(band.nbytes for band in flat(bands))
+        assert x.nbytes + peak <= most * size, f"down: {(x.nbytes + peak) / size:.2f}"
+        back, peak = at_peak(lambda bands=bands: inverse(bands, wavelet))
+        given = sum(band.nbytes for band in flat(bands))
+        size = given + back.nbytes
+        assert given + peak <= most * size, f"up: {(given + peak) / size:.2f}"
+
+
+def at_peak(call):
+    """What a call returns, and the most memory in bytes that it had at a time."""
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    found = call()
+    torch.cuda.synchronize()
+    return found, torch.cuda.max_memory_allocated() - before
