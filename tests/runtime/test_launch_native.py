@@ -6,6 +6,7 @@ import gc
 import struct
 import sys
 import threading
+import types
 import weakref
 
 import pytest
@@ -82,8 +83,19 @@ class TestWhatReachesTheDriver:
 
     def test_every_dtype_has_a_key_of_its_own(self, recording, launch):
         launch((1,), at(0), 0)
-        found = {launch.native.launcher.launch((1,), *settings(), at(0, t), 0.5) for t in DTYPES}
-        assert len(found - {None}) == len(DTYPES)
+        every = {one for one in vars(torch).values() if isinstance(one, torch.dtype)}
+        tensors = [torch.empty(2, dtype=one) for one in every if "torch.q" not in str(one)]
+        found = [launch.native.launcher.launch((1,), *settings(), one, 0.5) for one in tensors]
+        keys = [one for one in found if one is not None]
+        assert len(set(keys)) == len(keys) >= len(DTYPES)
+
+    @pytest.mark.parametrize(("whole", "part"), [("uint8", "uint4"), ("int8", "int2")])
+    def test_integers_of_fewer_bits_are_refused_by_triton(self, recording, launch, whole, part):
+        """torch gives them out through DLPack as integers of 8 bits."""
+        x = at(0, getattr(torch, whole))
+        assert in_c(recording, launch, (1,), x, 3) == 1
+        with pytest.raises(KeyError, match=part):
+            launch((1,), x.view(getattr(torch, part)), 3)
 
     def test_many_arguments(self, recording):
         triton_fakes.prepare(many_kernel, recording)
@@ -177,6 +189,22 @@ class TestLeftToPython:
         assert launch.direct
         assert launch.native is None
         assert in_c(recording, launch, (1,), at(0), 3) == 0
+
+
+def test_two_first_launches_at_once(recording, monkeypatch):
+    """Both launch by the launcher that learns."""
+    functions = []
+
+    def launcher(*given):
+        monkeypatch.setattr(built, "Launcher", real.Launcher)
+        functions.append(native.connect(int, int))  # the other thread is faster
+        return real.Launcher(*given)
+
+    real, built = launch_native.built, types.SimpleNamespace(Launcher=launcher)
+    monkeypatch.setattr(launch_native, "built", built)
+    native = launch_native.Native([], 0, launch_native.Library(0, 0))
+    functions.append(native.connect(int, int))
+    assert {one.__self__ for one in functions} == {native.launcher}
 
 
 class TestErrors:

@@ -66,6 +66,7 @@ class Native:
             for one in given
         )
         self.launcher: Any = None  # of _launch.c, from the first launch on
+        self._made: list[Any] = []
 
     def connect(self, device: Callable[[], int], stream: Callable[[int], int]) -> Any:
         """The function in C: `launch(grid, *settings, *arguments)`.
@@ -75,17 +76,20 @@ class Native:
         """
         import torch
 
-        if self.launcher is None:  # else two threads have made their first launch at once
-            self.launcher = built.Launcher(
-                self._kinds,
-                self._settings,
-                torch.Tensor.__dlpack_c_exchange_api__,
-                torch.Tensor,
-                torch.nn.Parameter,
-                device,
-                stream,
-                *self._driver,
-            )
+        made = built.Launcher(
+            self._kinds,
+            self._settings,
+            torch.Tensor.__dlpack_c_exchange_api__,
+            torch.Tensor,
+            torch.nn.Parameter,
+            torch.int8,
+            torch.uint8,
+            device,
+            stream,
+            *self._driver,
+        )
+        self._made.append(made)  # two threads may make their first launch at once
+        self.launcher = self._made[0]
         return self.launcher.launch
 
     def learn(self, key: bytes, entry: Entry) -> None:
