@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import sys
@@ -176,12 +177,15 @@ class TestLeftToPython:
         assert launch.native is None
         assert in_c(recording, launch, (1,), at(0), 3) == 0
 
-    @pytest.mark.parametrize("missing", ["extension", "table", "driver"])
+    @pytest.mark.parametrize("missing", ["extension", "table", "version", "driver"])
     def test_where_it_cannot_be_used(self, recording, monkeypatch, missing):
         if missing == "extension":
             monkeypatch.setattr(launch_native, "built", None)
         elif missing == "table":
             monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        elif missing == "version":
+            later = (ctypes.c_uint32 * 16)(2)
+            monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", capsule(later))
         else:
             monkeypatch.setattr(launch_native, "library", lambda: None)
         triton_fakes.prepare(pair_kernel, recording)
@@ -319,6 +323,13 @@ def test_two_threads_of_different_kernels(recording):
 def settings():
     """Triton's settings, none set."""
     return [None] * len(triton_forms.FORMS[triton_forms.version()].knobs)
+
+
+def capsule(table, name=b"dlpack_exchange_api"):
+    kinds = ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+    return ctypes.PYFUNCTYPE(*kinds)(("PyCapsule_New", ctypes.pythonapi))(
+        ctypes.addressof(table), name, None
+    )
 
 
 def remembered(alive):
