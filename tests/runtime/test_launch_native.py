@@ -95,8 +95,9 @@ class TestWhatReachesTheDriver:
         """torch gives them out through DLPack as integers of 8 bits."""
         x = at(0, getattr(torch, whole))
         assert in_c(recording, launch, (1,), x, 3) == 1
-        with pytest.raises(KeyError, match=part):
-            launch((1,), x.view(getattr(torch, part)), 3)
+        for function in (launch, lambda grid, *given: pair_kernel[grid](*given)):
+            with pytest.raises((KeyError, TypeError), match=part):
+                function((1,), x.view(getattr(torch, part)), 3)
 
     def test_many_arguments(self, recording):
         triton_fakes.prepare(many_kernel, recording)
