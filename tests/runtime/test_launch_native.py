@@ -276,6 +276,30 @@ class TestMemory:
             assert seen[-1] == [True, True]
             assert [one() for one in alive] == [None, None]
 
+    def test_a_launch_within_a_launch(self, recording):
+        """Of the same kernel, by what Python runs meanwhile; each has its own arguments."""
+        within, stream = [], recording.get_current_stream
+
+        def launching(device):
+            if within:
+                value = within.pop()
+                for _ in range(3):  # through Triton, in Python, in C
+                    launch((9,), value, at(1))
+            return stream(device)
+
+        recording.get_current_stream = launching
+        triton_fakes.prepare(pair_kernel, recording)
+        launch = launchable(pair_kernel)
+        assert in_c(recording, launch, (2,), at(0), 3) == 1
+        for value in (at(0), 5.0, 2**40, 2**63, True, *(at(0, dtype) for dtype in DTYPES)):
+            within.append(value)
+            recording.launches.clear()
+            launch((2,), at(0), 3)
+            assert [one["grid"] for one in recording.launches] == [(9, 1, 1)] * 3 + [(2, 1, 1)]
+            *others, mine = [one["given"] for one in recording.launches]
+            assert others == others[:1] * 3
+            assert [int.from_bytes(data, "little") for _, data in mine] == [at(0).data_ptr(), 3]
+
     def test_nothing_is_counted_twice(self, recording, launch):
         x, big, grid = at(0), 2**40 + 1, (1, 2)
         compiled = launch(grid, x, big)
