@@ -1,4 +1,4 @@
-"""Probabilistic circuits at CPU sizes: forward, gradient and compiling.
+"""Probabilistic circuits at CPU sizes: forward, gradient, EM and compiling.
 
 Ours is judged by the circuit written by hand (circuits_by_hand.py) in float64, which is also timed
 beside it as a peer: what a user would otherwise write. RIGHTFAST_LARGE=1 adds the larger circuits.
@@ -60,8 +60,8 @@ def hand(spec, dtype=torch.float32):
     return as_hand(compiled(spec).parameters_flat.detach().to(dtype), spec)
 
 
-def as_hand(flat, spec):
-    twin = circuits.Circuit(compiled(spec).plan, flat)
+def as_hand(flat, spec, plan=None):
+    twin = circuits.Circuit(plan or compiled(spec).plan, flat)
     if spec.kind == "hmm":
         return by_hand.HMM.from_circuit(twin)
     return by_hand.HCLT.from_circuit(twin, by_hand.random_tree(spec.variables))
@@ -131,6 +131,50 @@ def test_gradient(perf, spec, backend):
         vary=False,
     )
     perf(backend, case=case)
+
+
+def mini_batch(circuit, x, spec):
+    return circuits.mini_batch_em(circuit, x, step_size=0.5, pseudocount=0.1)
+
+
+def full_batch(circuit, x, spec):
+    return circuits.full_batch_em(circuit, x.chunk(2), pseudocount=0.1)
+
+
+def em_by_hand(circuit, x, spec, step_size=1.0, total=True):
+    """In place, flows too, by autograd through the circuit written by hand."""
+    flat, flows = circuit.parameters_flat.detach(), circuit.flows
+    model = as_hand(flat, spec, circuit.plan)
+    places = as_hand(torch.arange(len(flat), dtype=torch.float64), spec, circuit.plan)
+    for theta in model.parameters:
+        theta.requires_grad_()
+    values = model.log_likelihood(x)
+    gradients = torch.autograd.grad(values.sum(), model.parameters)
+    for place, theta, gradient in zip(places.parameters, model.parameters, gradients):
+        flow = theta.detach() * gradient
+        counts = flow + 0.1 / flow.shape[-1]
+        flows[place.long()] = flow
+        flat[place.long()] = theta.detach().lerp(counts / counts.sum(-1, keepdim=True), step_size)
+    return float(values.sum()) if total else values.detach()
+
+
+EM = {
+    "mini_batch": (mini_batch, functools.partial(em_by_hand, step_size=0.5, total=False)),
+    "full_batch": (full_batch, em_by_hand),
+}
+
+
+@pytest.mark.parametrize("kind", EM)
+def test_em(perf, spec, kind):
+    """A whole step: what it returns, the flows, and the parameters that it changes."""
+    step, by_autograd = EM[kind]
+
+    def inputs(generator):
+        seed = int(torch.randint(1 << 20, (), generator=generator))
+        return circuits.compile(root_of(spec), seed=seed), *draw(spec)(generator)
+
+    case = PerfCase(inputs=inputs, reference=by_autograd, mutates=(0,), rtol=1e-4, atol=1e-7)
+    perf(step, case=case)
 
 
 @pytest.mark.parametrize("spec", [SPECS[0], SPECS[2], Spec("hmm", 500, 8, 1)], ids=str)
