@@ -221,6 +221,28 @@ def test_gradients_in_other_dtypes(dtype):
     check(lambda x: gradients(call, x), x, tolerance=tolerance)
 
 
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_transforms_inside_a_batched_backward_pass(wavelet):
+    """As in a function of one's own, whose gradient is itself a transform."""
+
+    class Wavelets(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, g):
+            bands = ours.wavedec2(g, wavelet, level=2)
+            line = ours.waverec(ours.wavedec(g, wavelet, level=1), wavelet)
+            return ours.waverec2([2 * bands[0], *bands[1:]], wavelet) + line
+
+    x, many = random(16, 12).cuda().requires_grad_(), random(3, 16, 12).cuda()
+    for _ in range(2):  # the second time such calls have been seen, each alone
+        (found,) = torch.autograd.grad(Wavelets.apply(x), x, many, is_grads_batched=True)
+        each = [torch.autograd.grad(Wavelets.apply(x), x, g)[0] for g in many]
+        torch.testing.assert_close(found, torch.stack(each), rtol=0, atol=1e-12)
+
+
 def test_batches_of_gradients():
     x = random(16, 12).cuda().requires_grad_()
     low = ours.wavedec2(x, "db2", level=1)[0]

@@ -10,17 +10,30 @@ import pytest
 import torch
 from rightfast_kernels.dwt import native
 
+pytest.importorskip("triton")
+
 from rightfast import wavelets as ours
-from rightfast.wavelets import backends, decompose, gpu
+from rightfast.wavelets import backends, decompose, gpu, gpu_passes
 from rightfast.wavelets.single import prepare
 
 from .common import MODES
-from .gpu_cases import INTERPRETED, by_torch, check, flat, gradients, random, tree_map, wide
+from .gpu_cases import (
+    INTERPRETED,
+    by_torch,
+    check,
+    check_marks,
+    flat,
+    gradients,
+    random,
+    recorded,
+    tree_map,
+    wide,
+)
 
-pytest.importorskip("triton")
 pytestmark = pytest.mark.filterwarnings("ignore:Level value")
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
-PLAIN = ["zero", "symmetric", "periodic", "periodization", "reflect"]  # fused in both directions
+PLAIN = ["zero", "periodization", "symmetric", "reflect", "periodic"]  # fused
+RECONSTRUCTIONS = ["zero", "periodization"]  # all other modes have that of zero
 
 
 @pytest.fixture(autouse=True)
@@ -35,6 +48,8 @@ def kernels(monkeypatch):
             "up_into": gpu.up,
         }
         monkeypatch.setattr(backends, "native", SimpleNamespace(**{**vars(native), **own}))
+        # Fewer programs, which are slow here; `test_other_cuts` has shorter strips.
+        monkeypatch.setattr(gpu_passes, "ROWS", ((0, 16),))
     forget()
 
 
@@ -43,25 +58,24 @@ def forget():
     gpu._known.clear()
 
 
-def both_ways(x, wavelet, mode, level=1, axes=None, tolerance=1e-12):
-    """Bands and the gradient of a decomposition; signal and the gradients of a reconstruction."""
+def both_ways(x, wavelet, mode, level=1, axes=None):
+    """A decomposition and its gradient; the reconstruction, where this mode has one of its own."""
     axes = tuple(range(x.ndim)) if axes is None else axes
 
     def down(x):
         return ours.wavedecn(x, wavelet, mode, level, axes)
 
     def up(*bands):
-        return ours.waverecn(
-            torch.utils._pytree.tree_unflatten(bands, structure), wavelet, mode, axes
-        )
+        coeffs = torch.utils._pytree.tree_unflatten(bands, structure)
+        return ours.waverecn(coeffs, wavelet, mode, axes)
 
+    check(lambda x: recorded(down, x), x)
+    if mode not in RECONSTRUCTIONS:
+        return
     with ours.backend("torch"):
         coeffs = down(x)
     structure = torch.utils._pytree.tree_structure(coeffs)
-    check(down, x, tolerance=tolerance)
-    check(lambda x: gradients(down, x), x, tolerance=tolerance)
-    check(up, *flat(coeffs), tolerance=tolerance)
-    check(lambda *bands: gradients(up, *bands), *flat(coeffs), tolerance=tolerance)
+    check(lambda *bands: recorded(up, *bands), *flat(coeffs))
 
 
 @interpreted
@@ -69,8 +83,7 @@ def both_ways(x, wavelet, mode, level=1, axes=None, tolerance=1e-12):
 @pytest.mark.parametrize("wavelet", ["haar", "db3", "bior4.4"])
 def test_lines(wavelet, mode):
     both_ways(random(2, 21), wavelet, mode, 2, (1,))
-    both_ways(random(2, 3), wavelet, mode, 1, (1,))  # shorter than the filter
-    both_ways(random(12, 3), wavelet, mode, 1, (0,))
+    both_ways(random(3, 4), wavelet, mode, 1, (0,))  # shorter than the filter
 
 
 @interpreted
@@ -82,34 +95,33 @@ def test_lines_of_many_blocks(mode):
 
 
 @interpreted
-@pytest.mark.parametrize(
-    ("wavelet", "mode"), [("dmey", "reflect"), ("dmey", "smooth"), ("db12", "periodization")]
-)
-def test_long_filters(wavelet, mode):
-    both_ways(random(2, 70), wavelet, mode, 1, (1,))
-    both_ways(random(2, 9), wavelet, mode, 1, (1,))
-    both_ways(random(5, 6), "db12", mode)
+def test_long_filters():
+    both_ways(random(70), "dmey", "reflect")
+    both_ways(random(70), "dmey", "periodization")
+    both_ways(random(9), "db11", "smooth")
+    both_ways(random(5, 6), "db11", "zero")
 
 
 @interpreted
 @pytest.mark.parametrize("mode", MODES)
 def test_planes(mode):
-    both_ways(random(2, 9, 10), "db2", mode, 2, (1, 2))
+    both_ways(random(9, 10), "db2", mode, 2)
     both_ways(random(2, 3), "db2", mode)  # shorter than the filter
     both_ways(random(8, 11), "haar", mode, 2)
 
 
 @interpreted
-@pytest.mark.parametrize("mode", PLAIN)
-@pytest.mark.parametrize("wavelet", ["db3", "db10", "bior4.4"])
-def test_planes_and_longer_filters(wavelet, mode):
-    both_ways(random(24, 22), wavelet, mode)
-    both_ways(random(7, 9), wavelet, mode)
+@pytest.mark.parametrize("mode", ["periodization", "reflect", "antisymmetric"])
+def test_planes_and_longer_filters(mode):
+    both_ways(random(11, 12), "bior4.4", mode)
+    check(lambda x: ours.dwt2(x, "db10", mode), random(21, 22))
+    low, high = random(11, 12), random(11, 12, key="high")
+    check(lambda a, d: ours.idwt2((a, (d, None, a)), "db10", mode), low, high)
 
 
 @interpreted
-@pytest.mark.parametrize("shape", [(7, 140), (6, 141)])
-@pytest.mark.parametrize("mode", [*PLAIN, "antisymmetric"])
+@pytest.mark.parametrize("shape", [(4, 140), (5, 141)])
+@pytest.mark.parametrize("mode", PLAIN)
 def test_planes_of_several_strips(mode, shape):
     """Those in the middle need nothing past the ends of a row."""
     both_ways(random(*shape), "db2", mode)
@@ -175,8 +187,8 @@ def test_an_approximation_that_is_one_longer():
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_complex_data_and_gaps(wavelet):
     x = torch.complex(random(2, 9, 8), random(2, 9, 8, key="i"))
-    both_ways(x, wavelet, "reflect", 1, (1, 2))
-    both_ways(x, wavelet, "symmetric", 2, (1,))
+    both_ways(x[0], wavelet, "reflect")
+    both_ways(x, wavelet, "zero", 2, (1,))
     check(lambda x: ours.dwt2(x.mT.conj(), wavelet), x)
     check(lambda x: ours.dwt(x[:, ::2].expand(4, 2, 5, 8), wavelet), x[:1])
 
@@ -248,7 +260,10 @@ def test_nothing_around_is_touched(shape, wavelet, mode, axes):
         ours.wavedecn(x, wavelet, mode, 2, axes, out=out)
         assert all(map(torch.equal, flat(out), flat(bands)))
         back = ours.waverecn(bands, wavelet, mode, axes)
-        assert torch.equal(ours.waverecn(bands, wavelet, mode, axes, out=inside(back)), back)
+        place = inside(back)
+        before = place._version
+        assert torch.equal(ours.waverecn(bands, wavelet, mode, axes, out=place), back)
+        assert all(x._version > before for x in (place, *flat(out)))
     assert ours.served() == "kernel"
     for whole in wholes:
         assert bool((whole[:32] == 7).all())
@@ -306,21 +321,25 @@ def test_infinities_and_nan_stay_where_the_formula_puts_them(wavelet, value):
 @pytest.mark.parametrize("mode", ["zero", "reflect", "periodization", "antireflect"])
 def test_other_cuts(mode, monkeypatch):
     """Offsets of 64 bits, which large tensors need; longer strips; more rows a round."""
-    from rightfast.wavelets import gpu_passes
-
     made = gpu_passes.launch_of
 
     def wide_launch(kernel, **meta):
         return made(kernel, **{**meta, **({"WIDE": True} if "WIDE" in meta else {})})
 
     monkeypatch.setattr(gpu_passes, "launch_of", wide_launch)
-    both_ways(random(2, 9, 10), "db2", mode, 2, (1, 2))
-    both_ways(random(2, 9, 10), "db2", mode, 1, (1,))
-    for rows, batch in ((8, 4), (16, 2), (4, 8), (2, 1)):
+    both_ways(random(9, 10), "db2", mode)
+    both_ways(random(2, 9, 2), "db2", mode, 1, (1,))
+    for rows, batch in ((8, 2), (4, 8), (2, 1)):
         monkeypatch.setattr(gpu_passes, "ROWS", ((0, rows),))
         monkeypatch.setattr(gpu_passes, "BATCH", batch)
         forget()
-        both_ways(random(39, 14), "bior4.4", mode)
+        both_ways(random(22, 5), "db2", mode)
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_marks_of_torch_are_heeded(wavelet):
+    check_marks(wavelet)
 
 
 @interpreted

@@ -8,7 +8,7 @@ from rightfast_kernels.dwt import native
 from rightfast import wavelets as ours
 
 from .common import MODES, signal
-from .gpu_cases import ON_A_GPU, by_torch, check, flat, random, tree_map
+from .gpu_cases import ON_A_GPU, by_torch, check, check_marks, flat, random, tree_map
 
 pytestmark = ON_A_GPU
 
@@ -275,6 +275,11 @@ def test_vmap():
     torch.testing.assert_close(
         torch.vmap(torch.func.grad(loss))(x), torch.stack([torch.func.grad(loss)(y) for y in x])
     )
+
+
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_marks_of_torch_are_heeded(wavelet):
+    check_marks(wavelet)
 
 
 def test_modules_move():

@@ -107,6 +107,6 @@ def plane_fold_kernel(
                 LOW2, HIGH2, HALF1, HALF2, zero,
             )  # fmt: skip
             total += tl.where(ok, (sign1 * sign2) * more, 0.0)
-    at = x + plane * n1 * n2 + (m1 * n2 + m2)
+    at = x + plane * n1 * n2 + (m1.to(tl.int64) * n2 + m2)
     value = tl.load(at, mask=valid, other=0).to(ACC) + total
     tl.store(at, value.to(x.dtype.element_ty), mask=valid)

@@ -79,8 +79,8 @@ def line_down_kernel(
     program = tl.program_id(0)
     line = (program // blocks).to(tl.int64)
     start = (program % blocks) * BLOCK
-    if WIDE:
-        inner = inner * tl.full((), 1, tl.int64)
+    if WIDE:  # twice a length may not fit 32 bits
+        n, inner = n * tl.full((), 1, tl.int64), inner * tl.full((), 1, tl.int64)
         start = (program % blocks).to(tl.int64) * BLOCK
     p = start + tl.arange(0, BLOCK)
     valid = p < length * inner
@@ -147,8 +147,8 @@ def line_up_kernel(
     program = tl.program_id(0)
     line = (program // blocks).to(tl.int64)
     start = (program % blocks) * BLOCK
-    if WIDE:
-        inner = inner * tl.full((), 1, tl.int64)
+    if WIDE:  # twice a length may not fit 32 bits
+        n, inner = n * tl.full((), 1, tl.int64), inner * tl.full((), 1, tl.int64)
         start = (program % blocks).to(tl.int64) * BLOCK
     p = start + tl.arange(0, BLOCK)
     valid = p < n * inner

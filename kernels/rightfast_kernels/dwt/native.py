@@ -154,16 +154,16 @@ def up(bands: Sequence[Tensor], plan: Plan) -> Tensor:
 def down_into(x: Tensor, plan: Plan, out: Sequence[Tensor]) -> None:
     """`down` into contiguous tensors, which share no memory with one another nor with ``x``."""
     _run("dwt_down_into", x, plan, list(out))
-    _written(out)
+    written(out)
 
 
 def up_into(bands: Sequence[Tensor], plan: Plan, out: Tensor) -> None:
     """`up` into a contiguous tensor, which shares no memory with the bands."""
     _run("dwt_up_into", list(bands), plan, out)
-    _written([out])
+    written([out])
 
 
-def _written(out: Sequence[Tensor]) -> None:
+def written(out: Sequence[Tensor]) -> None:
     """Tells autograd, which may have kept one of them for a backward pass to come."""
     for x in out:
         if not x.is_inference():

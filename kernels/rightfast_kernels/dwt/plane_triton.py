@@ -137,8 +137,9 @@ def plane_down_kernel(
         n2 = tl.multiple_of(n2, 2)
     pitch = n2
     where = start * l2 + c
-    if WIDE:
-        pitch = n2 * tl.full((), 1, tl.int64)
+    if WIDE:  # twice a length may not fit 32 bits
+        n1, n2 = n1 * tl.full((), 1, tl.int64), n2 * tl.full((), 1, tl.int64)
+        pitch = n2
         where = start * (l2 * tl.full((), 1, tl.int64)) + c
     begin = 2 * (own - MARGIN - half2) - ODD2
     if (begin >= 0) & (begin + 2 * (COLUMNS - 1) + TAPS2 <= n2):

@@ -48,6 +48,8 @@ class _Known:
 
 def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
     """All bands of the contiguous signal ``x``, in ``out`` if given; not recorded by autograd."""
+    if x.is_neg() or x._is_zerotensor():
+        x = _real(x)
     key = (plan.text, x.shape, x.dtype, x.get_device())
     if not out and (known := _known.get(key)):
         made = native.empty_many(x, known.sizes, x.ndim)
@@ -59,6 +61,7 @@ def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
     if not x.numel():
         return [band.zero_() for band in bands]
     recipe = _run((key, out and out[0].dtype), [x, *bands], lambda t: _down(t, x, bands, transform))
+    native.written(out)
     alike = recipe and all(dtype == x.dtype for _, dtype in recipe.made)
     if recipe and alike and native.available and not out:
         every = [*shapes, *(shape for shape, _ in recipe.made)]
@@ -87,12 +90,14 @@ def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor
     """The signal from contiguous ``bands``, in ``out`` if given; not recorded by autograd."""
     like = bands[0]
     transform, shapes, shape = _planned(plan.text, like.shape)
-    _check(bands, shapes)
+    bands = _checked(bands, shapes)
     x = like.new_empty(shape) if out is None else out
     if not x.numel():
         return x
     key = (plan.text, like.shape, like.dtype, like.get_device(), True, x.dtype)
     _run(key, [*bands, x], lambda tape: _up(tape, bands, x, transform))
+    if out is not None:
+        native.written([out])
     return x
 
 
@@ -158,8 +163,9 @@ def _trimmed(transform: Transform) -> Transform:
     return replace(transform, levels=tuple(levels))
 
 
-def _check(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> None:
-    """Raises RuntimeError unless the bands are as planned, as the native operators do."""
+def _checked(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> Sequence[Tensor]:
+    """The bands, all their numbers in memory. Raises RuntimeError unless they are as planned, as
+    the native operators do."""
     dtype, device = bands[0].dtype, bands[0].get_device()
     if [band.shape for band in bands] != shapes or not all(
         band.dtype == dtype and band.get_device() == device and band.is_contiguous()
@@ -169,6 +175,16 @@ def _check(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> None:
             f"expected {len(shapes)} contiguous bands of one dtype and device, got "
             f"{[tuple(band.shape) for band in bands]}"
         )
+    if any(band.is_neg() or band._is_zerotensor() for band in bands):
+        return [_real(band) for band in bands]
+    return bands
+
+
+def _real(x: Tensor) -> Tensor:
+    """``x`` with what torch has only noted in memory: a negation, or that all of it is zero."""
+    if x._is_zerotensor():
+        return torch.zeros(x.shape, dtype=x.dtype, device=x.device)
+    return x.resolve_neg()
 
 
 def takes(x: Tensor) -> bool:
