@@ -6,7 +6,7 @@ modes that need one sample for each that is missing (those not in border_triton.
 least four taps. Taps as in line_triton.py.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

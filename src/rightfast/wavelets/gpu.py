@@ -204,19 +204,27 @@ def _on(x: Tensor) -> AbstractContextManager[Any]:
 
 def _register() -> None:
     """The operators of native.py, on CUDA tensors."""
-    for name, run in {
-        "dwt_down": lambda x, text: down(x.contiguous(), Plan(text)),
-        "dwt_up": lambda bands, text: up([b.contiguous() for b in bands], Plan(text)),
-        "dwt_down_into": lambda x, text, out: _nothing(down(x.contiguous(), Plan(text), out)),
-        "dwt_up_into": lambda bands, text, out: _nothing(
-            up([b.contiguous() for b in bands], Plan(text), out)
-        ),
-    }.items():
+
+    def down_op(x: Tensor, text: str) -> list[Tensor]:
+        return down(x.contiguous(), Plan(text))
+
+    def up_op(bands: Sequence[Tensor], text: str) -> Tensor:
+        return up([band.contiguous() for band in bands], Plan(text))
+
+    def down_into(x: Tensor, text: str, out: Sequence[Tensor]) -> None:
+        down(x.contiguous(), Plan(text), out)
+
+    def up_into(bands: Sequence[Tensor], text: str, out: Tensor) -> None:
+        up([band.contiguous() for band in bands], Plan(text), out)
+
+    runs: dict[str, Callable[..., Any]] = {
+        "dwt_down": down_op,
+        "dwt_up": up_op,
+        "dwt_down_into": down_into,
+        "dwt_up_into": up_into,
+    }
+    for name, run in runs.items():
         torch.library.impl(f"rightfast::{name}", "CUDA", run)
-
-
-def _nothing(_: Any) -> None:
-    """In-place operators return nothing."""
 
 
 _register()
