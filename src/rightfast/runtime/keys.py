@@ -198,7 +198,7 @@ def _settings(device: str) -> tuple[Any, ...]:
     try:
         precision = _precision()
     except RuntimeError:  # set by backend, which the getter refuses to sum up
-        known = torch.backends
+        known: Any = torch.backends
         precision = known.cuda.matmul.fp32_precision, known.mkldnn.matmul.fp32_precision
     return (
         autocast,
