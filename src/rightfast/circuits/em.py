@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from rightfast.circuits.binding import input_slices
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
 from rightfast.circuits.leaves.categorical import normalised
@@ -41,12 +42,14 @@ def em_step(
         _update_sums(flat, flows, simplex, step_size, pseudocount, keep_zero_params)
     for family in circuit.plan.inputs:
         dist, where = family.dist, family.statistics
-        one = slice(0, family.groups if where.stride else 1)
-        old = input_parameters(family, flat, one, dist.num_parameters)
-        shape = (one.stop, family.nodes, dist.num_statistics)
-        counts = flows.as_strided(shape, (where.stride, shape[2], 1), where.offset)
-        new = dist.m_step(old, counts, pseudocount, keep_zero_params)
-        old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
+        parts = input_slices(family, dist.num_parameters, flat.element_size(), flat.device)
+        for groups in parts if where.stride else [slice(0, 1)]:
+            old = input_parameters(family, flat, groups, dist.num_parameters)
+            shape = (groups.stop - groups.start, family.nodes, dist.num_statistics)
+            start = where.offset + groups.start * where.stride
+            counts = flows.as_strided(shape, (where.stride, shape[2], 1), start)
+            new = dist.m_step(old, counts, pseudocount, keep_zero_params)
+            old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
 
 
 def _update_sums(
