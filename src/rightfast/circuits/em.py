@@ -12,7 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
-from rightfast.circuits.binding import input_slices
+from rightfast.circuits.binding import chunks, input_slices
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
 from rightfast.circuits.leaves.categorical import normalised
@@ -60,21 +60,27 @@ def _update_sums(
     pseudocount: float,
     keep_zero_params: bool,
 ) -> None:
-    if simplex.segments is None:
-        part = slice(simplex.offset, simplex.offset + simplex.rows * simplex.children)
-        old = flat[part].view(simplex.rows, simplex.children)
-        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
-    else:
+    if simplex.segments is not None:
         part = slice(simplex.offset, simplex.offset + len(simplex.segments))
-        old = flat[part]
-        segments = torch.from_numpy(simplex.segments).to(flat.device)
+        old, segments = flat[part], torch.from_numpy(simplex.segments).to(flat.device)
         new = _normalised_by_segment(
             old, flows[part], segments, simplex.rows, pseudocount, keep_zero_params
         )
+        _take_over(old, new, step_size)
+        return
+    size = simplex.children
+    for rows in chunks(simplex.rows, size * flat.element_size(), flat.device):
+        part = slice(simplex.offset + rows.start * size, simplex.offset + rows.stop * size)
+        old = flat[part].view(-1, size)
+        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
+        _take_over(old, new, step_size)
+
+
+def _take_over(old: Tensor, new: Tensor, step_size: float) -> None:
     if step_size != 1:
         new = torch.lerp(old, new, step_size)
     # Denormal numbers would make every later product of matrices many times slower.
-    tiny = torch.finfo(flat.dtype).tiny
+    tiny = torch.finfo(old.dtype).tiny
     old.copy_(torch.threshold(new, tiny, 0.0))
 
 
