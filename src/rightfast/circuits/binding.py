@@ -69,10 +69,11 @@ class Bound:
 
 def input_slices(family: InputFamily, batch: int, item: int, device: torch.device) -> list[slice]:
     """Groups of inputs in pieces that fit into the cache."""
-    return _chunks(family.groups, family.nodes * batch * item, device)
+    return chunks(family.groups, family.nodes * batch * item, device)
 
 
-def _chunks(groups: int, size: int, device: torch.device) -> list[slice]:
+def chunks(groups: int, size: int, device: torch.device) -> list[slice]:
+    """Groups of ``size`` bytes in pieces that fit into the cache."""
     step = groups if device.type != "cpu" else max(1, CHUNK // max(1, size))
     return [slice(i, min(groups, i + step)) for i in range(0, groups, step)]
 
@@ -112,7 +113,7 @@ class _Maker:
         self.element = 0
         item = n.element_size()
         self.cuts = [
-            _chunks(f.groups, max(f.children, f.nodes) * batch * item, n.device) for f in plan.sums
+            chunks(f.groups, max(f.children, f.nodes) * batch * item, n.device) for f in plan.sums
         ]
         pairs = [(f, part.stop - part.start) for f, c in zip(plan.sums, self.cuts) for part in c]
         elements = max(f.children * g for f, g in pairs)
