@@ -1,4 +1,4 @@
-"""Probabilistic circuits at CPU sizes: forward, gradient and compiling.
+"""Probabilistic circuits at CPU sizes: forward, gradient, EM and compiling.
 
 Ours is judged by the circuit written by hand (circuits_by_hand.py) in float64, which is also timed
 beside it as a peer: what a user would otherwise write. RIGHTFAST_LARGE=1 adds the larger circuits.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import pytest
 import torch
 
-from pytest_rightfast import PerfCase, peer
+from pytest_rightfast import PerfCase, peer, subject
 from rightfast import circuits
 
 from . import circuits_by_hand as by_hand
@@ -60,8 +60,8 @@ def hand(spec, dtype=torch.float32):
     return as_hand(compiled(spec).parameters_flat.detach().to(dtype), spec)
 
 
-def as_hand(flat, spec):
-    twin = circuits.Circuit(compiled(spec).plan, flat)
+def as_hand(flat, spec, plan=None):
+    twin = circuits.Circuit(plan or compiled(spec).plan, flat)
     if spec.kind == "hmm":
         return by_hand.HMM.from_circuit(twin)
     return by_hand.HCLT.from_circuit(twin, by_hand.random_tree(spec.variables))
@@ -130,6 +130,51 @@ def test_gradient(perf, spec, backend):
         atol=1e-7,
         vary=False,
     )
+    perf(backend, case=case)
+
+
+def em(circuit, x, spec, kind):
+    """A whole step on the batch, or on two halves of it together."""
+    if kind == "mini_batch":
+        return circuits.mini_batch_em(circuit, x, step_size=0.5, pseudocount=0.1)
+    return circuits.full_batch_em(circuit, x.chunk(2), pseudocount=0.1)
+
+
+def used(circuit, x, spec, kind):
+    """The same circuit after its first pass, which makes its buffers."""
+    with torch.no_grad():
+        circuit(x if kind == "mini_batch" else x.chunk(2)[0])
+    return circuit, x, spec, kind
+
+
+def em_by_hand(circuit, x, spec, kind):
+    """In place, flows too, by autograd through the circuit written by hand."""
+    flat, flows = circuit.parameters_flat.detach(), circuit.flows
+    model = as_hand(flat, spec, circuit.plan)
+    places = as_hand(torch.arange(len(flat), dtype=torch.float64), spec, circuit.plan)
+    for theta in model.parameters:
+        theta.requires_grad_()
+    values = model.log_likelihood(x)
+    gradients = torch.autograd.grad(values.sum(), model.parameters)
+    for place, theta, gradient in zip(places.parameters, model.parameters, gradients):
+        flow, index = theta.detach() * gradient, place.long()
+        counts = flow + 0.1 / flow.shape[-1]
+        new = counts / counts.sum(-1, keepdim=True)
+        flows[index] = flow
+        flat[index] = theta.detach().lerp(new, 0.5) if kind == "mini_batch" else new
+    return values.detach() if kind == "mini_batch" else float(values.sum())
+
+
+@pytest.mark.parametrize("kind", ["mini_batch", "full_batch"])
+@pytest.mark.perf_backends(torch=subject(em, prepare=used))
+def test_em(perf, spec, kind, backend):
+    """What a step returns, the flows, and the parameters that it changes."""
+
+    def inputs(generator):
+        seed = int(torch.randint(1 << 20, (), generator=generator))
+        return circuits.compile(root_of(spec), seed=seed), *draw(spec)(generator), kind
+
+    case = PerfCase(inputs=inputs, reference=em_by_hand, mutates=(0,), rtol=1e-4, atol=1e-7)
     perf(backend, case=case)
 
 

@@ -118,7 +118,7 @@ def ours_inverse(coefficients, spec):
 
 
 def by_pywt(x, spec):
-    x = np.asarray(x)
+    x = x.cpu().numpy() if torch.is_tensor(x) else x
     if len(spec.shape) == 1:
         return pywt.wavedec(x, spec.wavelet, spec.mode, spec.level)
     if len(spec.shape) == 2:
@@ -151,23 +151,24 @@ def by_ptwt_inverse(coefficients, spec):
 
 
 @functools.cache
-def _module(name, **options):
+def _module(name, device, **options):
     pytorch_wavelets = pytest.importorskip("pytorch_wavelets", exc_type=ImportError)
-    return getattr(pytorch_wavelets, name)(**options)
+    return getattr(pytorch_wavelets, name)(**options).to(device)
 
 
 def by_pytorch_wavelets(x, spec):
     if len(spec.shape) == 3:
         raise Unsupported("pytorch_wavelets has no 3-D transform")
     name = "DWT1DForward" if len(spec.shape) == 1 else "DWTForward"
-    return _module(name, J=spec.level, wave=spec.wavelet, mode=spec.mode)(x)
+    return _module(name, x.device, J=spec.level, wave=spec.wavelet, mode=spec.mode)(x)
 
 
 def by_pytorch_wavelets_inverse(coefficients, spec):
     if len(spec.shape) == 3:
         raise Unsupported("pytorch_wavelets has no 3-D transform")
     name = "DWT1DInverse" if len(spec.shape) == 1 else "DWTInverse"
-    return _module(name, wave=spec.wavelet, mode=spec.mode)(coefficients)
+    device = coefficients[0].device
+    return _module(name, device, wave=spec.wavelet, mode=spec.mode)(coefficients)
 
 
 def by_chuchichaestli(x, spec):
@@ -190,8 +191,15 @@ CHUCHICHAESTLI = (
 
 
 def to_numpy(tree, spec):
-    """Coefficients or a signal as numpy arrays over the same memory."""
-    return torch.utils._pytree.tree_map_only(torch.Tensor, torch.Tensor.numpy, tree), spec
+    """Coefficients or a signal as numpy arrays, of the CPU over the same memory."""
+    return torch.utils._pytree.tree_map_only(torch.Tensor, lambda x: x.cpu().numpy(), tree), spec
+
+
+def on_cpu(tree, spec):
+    """`to_numpy` for PyWavelets as a peer, which has no business in a run on a GPU."""
+    if any(x.is_cuda for x in torch.utils._pytree.tree_leaves(tree)):
+        raise Unsupported("PyWavelets computes on the CPU")
+    return to_numpy(tree, spec)
 
 
 def to_ptwt(coefficients, spec):
@@ -231,10 +239,12 @@ def from_bands(result):
     return [low, *(d.unbind(2) if d.dim() == 5 else d for d in details[::-1])]
 
 
-def coefficients_of(spec, generator):
+def coefficients_of(spec, generator, device):
     """What the inverse starts from: float32 coefficients of a fresh draw."""
     return torch.utils._pytree.tree_map_only(
-        np.ndarray, torch.from_numpy, by_pywt(draw(spec, generator), spec)
+        np.ndarray,
+        lambda array: torch.from_numpy(array).to(device),
+        by_pywt(draw(spec, generator), spec),
     )
 
 
@@ -248,10 +258,10 @@ def rounding(spec):
 
 
 @pytest.fixture(params=EVERY, ids=str)
-def signal(request):
+def signal(request, perf_device):
     spec = request.param
     return PerfCase(
-        inputs=lambda generator: (draw(spec, generator), spec),
+        inputs=lambda generator: (draw(spec, generator).to(perf_device), spec),
         reference=by_pywt,
         atol=rounding(spec),
         moved_bytes=lambda x, spec: 2 * x.nbytes,
@@ -259,10 +269,10 @@ def signal(request):
 
 
 @pytest.fixture(params=EVERY, ids=str)
-def pyramid(request):
+def pyramid(request, perf_device):
     spec = request.param
     return PerfCase(
-        inputs=lambda generator: (coefficients_of(spec, generator), spec),
+        inputs=lambda generator: (coefficients_of(spec, generator, perf_device), spec),
         reference=lambda coefficients, spec: by_pywt_inverse(*to_numpy(coefficients, spec)),
         atol=rounding(spec),
         moved_bytes=lambda coefficients, spec: 2 * 4 * int(np.prod((*spec.batch, *spec.shape))),
@@ -272,7 +282,7 @@ def pyramid(request):
 @pytest.mark.perf_backends(
     kernel=kernel,
     torch=by_torch,
-    pywt=peer(by_pywt, prepare=to_numpy),
+    pywt=peer(by_pywt, prepare=on_cpu),
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),
     chuchichaestli=peer(by_chuchichaestli, output=from_keyed),
@@ -284,7 +294,7 @@ def test_forward(perf, signal, backend):
 @pytest.mark.perf_backends(
     kernel=kernel_inverse,
     torch=by_torch_inverse,
-    pywt=peer(by_pywt_inverse, prepare=to_numpy),
+    pywt=peer(by_pywt_inverse, prepare=on_cpu),
     ptwt=peer(by_ptwt_inverse, prepare=to_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets_inverse, prepare=to_bands),
     chuchichaestli=peer(by_chuchichaestli_inverse, prepare=to_keyed),
@@ -318,10 +328,10 @@ def packed(transform, pack=wavelets.coeffs_to_array):
 
 
 @pytest.fixture(params=SPECS, ids=str)
-def picture(request):
+def picture(request, perf_device):
     spec = request.param
     return PerfCase(
-        inputs=lambda generator: (draw(spec, generator), spec),
+        inputs=lambda generator: (draw(spec, generator).to(perf_device), spec),
         reference=packed(by_pywt, pywt.coeffs_to_array),
         moved_bytes=lambda x, spec: 2 * x.nbytes,
     )
@@ -330,7 +340,7 @@ def picture(request):
 @pytest.mark.perf_backends(
     kernel=packed(kernel),
     torch=packed(by_torch),
-    pywt=peer(packed(by_pywt, pywt.coeffs_to_array), prepare=to_numpy),
+    pywt=peer(packed(by_pywt, pywt.coeffs_to_array), prepare=on_cpu),
 )
 def test_packed(perf, picture, backend):
     perf(backend, case=picture)

@@ -206,9 +206,11 @@ class Perf:
     ) -> Mismatch | None:
         probe = verifier.own(0)
         start = time.perf_counter()
-        attributed(function)(*probe.args, **probe.kwargs)
+        returned = attributed(function)(*probe.args, **probe.kwargs)
         per_call = time.perf_counter() - start
         users.seconds += per_call
+        if case.sync is None:
+            clocks.check_device(row.device, [probe.args, probe.kwargs, returned])
         with _blamed():
             made = users(timing.target, function, case, verifier.own, per_call)
             taken = clocks.sampler(made, self.budget, row.device, verifier.seed).block()

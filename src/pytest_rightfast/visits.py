@@ -121,8 +121,10 @@ class Visit:
             with self.guard():
                 probe = self.verifier.own(0)
                 start = time.perf_counter()
-                self.function(*probe.args, **probe.kwargs)
+                returned = self.function(*probe.args, **probe.kwargs)
                 per_call = time.perf_counter() - start
+                if self.case.sync is None:
+                    clocks.check_device(self.device, [probe.args, probe.kwargs, returned])
                 target = timing.target(self.function, self.case, self.verifier.own, per_call)
                 warm = clock_cpu.Budget(WARM_SECONDS, request.least)
                 self.sampler = clocks.sampler(target, warm, self.device, self.verifier.seed)

@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from rightfast.circuits import Gaussian, compile, evidence, inputs, multiply, summate
+from rightfast.circuits import Categorical, Gaussian, compile, evidence, inputs, multiply, summate
 from rightfast.circuits.nodes import InputNodes, ProductNodes, SumNodes
 from rightfast.circuits.options import Pass
 from rightfast.circuits.structures import hclt, hmm
@@ -235,6 +235,27 @@ def test_batches_add_up():
         circuit(part)
         circuit.backward()
     assert_close(circuit.flows, whole)
+
+
+@pytest.mark.parametrize("name", ["hmm", "hmm-untied", "hclt-data", "mixed-leaves", "ragged"])
+def test_gradients_of_single_samples_add_up(name):
+    """Fewer samples than categories are counted in another way."""
+    circuit, x = build(name, zeros=True)
+    x = x[:12]
+    together, *single = (
+        torch.autograd.grad(circuit(part).sum(), circuit.parameters_flat)[0]
+        for part in (x, *x.split(1))
+    )
+    assert_close(sum(single), together)
+    assert together.abs().sum() > 0
+
+
+def test_the_gradient_of_a_tiny_probability_is_finite():
+    theta = torch.full((1, 1, 4), 1e-42)
+    x, flows, out = torch.zeros(1, 3, dtype=torch.int64), torch.ones(1, 1, 3), torch.zeros(1, 1, 4)
+    assert Categorical(4).add_gradient(theta, x, flows, out)
+    assert out.isfinite().all()
+    assert out[0, 0, 0] > 1e38
 
 
 def test_float32_flows_are_those_of_float64():

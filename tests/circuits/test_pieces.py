@@ -76,3 +76,27 @@ def test_what_a_pass_met_changes_no_later_result(dtype):
         assert_close(circuit(possible).detach(), expected, 1e-6)
         circuit.backward()
         assert_close(circuit.flows, fresh.flows, 1e-5)
+
+
+def test_views_go_before_a_larger_batch_moves_the_buffers():
+    circuit, x = build("hclt-tree")
+    addresses, sizes = [], []
+    for batch in (8, 3, 40, 8, 3):
+        circuit(x[:batch])
+        addresses.append(circuit.state.n.data_ptr())
+        sizes.append(len(circuit.state.workspace))
+    assert sizes == [1, 2, 1, 2, 3]
+    assert addresses[0] == addresses[1]
+    assert addresses[2] == addresses[3] == addresses[4]
+
+
+def test_training_after_inference_mode():
+    circuit, x = build("hclt-tree")
+    fresh, _ = build("hclt-tree")
+    with torch.inference_mode():
+        circuit(x)
+    for one in (circuit, fresh):
+        one(x).sum().backward()
+        circuits.mini_batch_em(one, x, step_size=0.5)
+    assert_close(circuit.parameters_flat.grad, fresh.parameters_flat.grad)
+    assert_close(circuit.parameters_flat, fresh.parameters_flat)

@@ -34,6 +34,14 @@ class Mutation(NamedTuple):
 FAULTS = "test_planted_faults.py::"
 GRADIENTS = FAULTS + "TestGradients::"
 MUTATIONS = [
+    # Devices
+    Mutation(
+        "a case that has nothing on the device of the run has no time there",
+        "clocks",
+        'if found and all(tensor.device.type == "cpu" for tensor in found):',
+        "if False:",
+        "test_options.py::test_a_case_of_the_cpu_in_a_run_on_a_gpu",
+    ),
     # Values
     Mutation(
         "an element beyond its tolerance is wrong",

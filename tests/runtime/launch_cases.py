@@ -67,6 +67,11 @@ def eight_kernel(a, b, c, d, e, f, g, h, BLOCK: tl.constexpr):
     pass
 
 
+@triton.jit
+def named_kernel(len, int, callable, tuple):
+    pass
+
+
 WIDE = {1: one_kernel, 4: four_kernel, 8: eight_kernel}
 STRUCTURES = [pair_kernel, value_kernel, alignment_kernel, annotated_kernel, meta_kernel]
 PLAIN = [pair_kernel, value_kernel, alignment_kernel]  # no annotation: keys are as coarse, too

@@ -2,13 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import enum
+from dataclasses import dataclass
+
 import pytest
 import torch
 
 from pytest_rightfast import act, call, put, swap, toggled
-from rightfast.runtime import Graphs, NotRecorded
+from rightfast.runtime import Graphs, NotRecordable, NotRecorded, Tape
+from rightfast.runtime.keys import key_of, options_key
 
 from .subject import VALUES, WIDTH, Options, compare, rows
+
+
+class Number(enum.IntEnum):
+    ZERO = 0
+
+
+class Other(enum.IntEnum):
+    ZERO = 0
+
+
+@dataclass(frozen=True)
+class Pair:
+    one: object
+    other: object
+
 
 RECORD = pytest.mark.parametrize("record", [None, True])
 
@@ -34,6 +54,47 @@ def test_03_every_option_counts(backend, record):
     found = toggled(Options, lambda **o: call(x, **o), VALUES, fixed=["hook"])
     assert len(found) >= 7
     compare(backend, found, record=record)
+
+
+def test_03_values_that_are_equal_and_not_the_same():
+    class Real(float):
+        pass
+
+    class Few(tuple):
+        pass
+
+    values = [0, False, 0.0, -0.0, float("nan"), "nan", "0x0.0p+0", None, 0j, -0j, (), (0,), (0.0,)]
+    values += [(-0.0,), (False,), ((0,),), frozenset(), frozenset({0}), frozenset({0.0}), Real(0)]
+    values += [Few(), Few((0,)), b"", "", Number.ZERO, Other.ZERO, Pair(0, 1), Pair(False, 1)]
+    values += [Pair(Pair(0, 1), 1), int, bool, torch.float32, torch.float16, torch.device("cpu")]
+    values += [1, True, 1.0, 2**53, 2.0**53, 2**53 + 1, float("inf"), float("-inf")]
+    keys = [options_key(Pair(value, 1)) for value in values]
+    assert len(set(keys)) == len(keys)
+    assert [options_key(Pair(copy.deepcopy(value), 1)) for value in values] == keys
+
+
+@pytest.mark.parametrize("base", [float, tuple, frozenset, complex, Pair])
+def test_03_attributes_that_are_no_fields(base):
+    """An instance of a subclass may have some, though its base is frozen."""
+    kind = type("Loose", (base,), {})
+    options = kind(1, 2) if base is Pair else Pair(kind(), 1)
+    assert options_key(options) == options_key(options)
+    (options if base is Pair else options.one).more = 1
+    with pytest.raises(NotRecordable, match=r"more|Loose"):
+        options_key(options)
+
+
+@pytest.mark.parametrize("name", ["cuda", "mkldnn"])
+def test_03_precision_that_is_set_by_backend(name):
+    owner = getattr(torch.backends, name).matmul
+    before, found = owner.fp32_precision, set()
+    try:
+        for value in ("ieee", "tf32", "bf16") if name == "mkldnn" else ("ieee", "tf32"):
+            owner.fp32_precision = value
+            found.add(key_of(Options(), {}, {}, Tape()))
+    finally:
+        owner.fp32_precision = before
+    assert len(found) == (3 if name == "mkldnn" else 2)
 
 
 def test_03_modes_of_torch_count(backend):

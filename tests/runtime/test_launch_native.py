@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import ctypes
 import gc
 import struct
 import sys
 import threading
+import types
 import weakref
 
 import pytest
@@ -82,8 +84,20 @@ class TestWhatReachesTheDriver:
 
     def test_every_dtype_has_a_key_of_its_own(self, recording, launch):
         launch((1,), at(0), 0)
-        found = {launch.native.launcher.launch((1,), *settings(), at(0, t), 0.5) for t in DTYPES}
-        assert len(found - {None}) == len(DTYPES)
+        every = {one for one in vars(torch).values() if isinstance(one, torch.dtype)}
+        tensors = [torch.empty(2, dtype=one) for one in every if "torch.q" not in str(one)]
+        found = [launch.native.launcher.launch((1,), *settings(), one, 0.5) for one in tensors]
+        keys = [one for one in found if one is not None]
+        assert len(set(keys)) == len(keys) >= len(DTYPES)
+
+    @pytest.mark.parametrize(("whole", "part"), [("uint8", "uint4"), ("int8", "int2")])
+    def test_integers_of_fewer_bits_are_refused_by_triton(self, recording, launch, whole, part):
+        """torch gives them out through DLPack as integers of 8 bits."""
+        x = at(0, getattr(torch, whole))
+        assert in_c(recording, launch, (1,), x, 3) == 1
+        for function in (launch, lambda grid, *given: pair_kernel[grid](*given)):
+            with pytest.raises((KeyError, TypeError), match=part):
+                function((1,), x.view(getattr(torch, part)), 3)
 
     def test_many_arguments(self, recording):
         triton_fakes.prepare(many_kernel, recording)
@@ -164,12 +178,15 @@ class TestLeftToPython:
         assert launch.native is None
         assert in_c(recording, launch, (1,), at(0), 3) == 0
 
-    @pytest.mark.parametrize("missing", ["extension", "table", "driver"])
+    @pytest.mark.parametrize("missing", ["extension", "table", "version", "driver"])
     def test_where_it_cannot_be_used(self, recording, monkeypatch, missing):
         if missing == "extension":
             monkeypatch.setattr(launch_native, "built", None)
         elif missing == "table":
             monkeypatch.delattr(torch.Tensor, "__dlpack_c_exchange_api__")
+        elif missing == "version":
+            later = (ctypes.c_uint32 * 16)(2)
+            monkeypatch.setattr(torch.Tensor, "__dlpack_c_exchange_api__", capsule(later))
         else:
             monkeypatch.setattr(launch_native, "library", lambda: None)
         triton_fakes.prepare(pair_kernel, recording)
@@ -177,6 +194,22 @@ class TestLeftToPython:
         assert launch.direct
         assert launch.native is None
         assert in_c(recording, launch, (1,), at(0), 3) == 0
+
+
+def test_two_first_launches_at_once(recording, monkeypatch):
+    """Both launch by the launcher that learns."""
+    functions = []
+
+    def launcher(*given):
+        monkeypatch.setattr(built, "Launcher", real.Launcher)
+        functions.append(native.connect(int, int))  # the other thread is faster
+        return real.Launcher(*given)
+
+    real, built = launch_native.built, types.SimpleNamespace(Launcher=launcher)
+    monkeypatch.setattr(launch_native, "built", built)
+    native = launch_native.Native([], 0, launch_native.Library(0, 0))
+    functions.append(native.connect(int, int))
+    assert {one.__self__ for one in functions} == {native.launcher}
 
 
 class TestErrors:
@@ -243,6 +276,30 @@ class TestMemory:
             assert seen[-1] == [True, True]
             assert [one() for one in alive] == [None, None]
 
+    def test_a_launch_within_a_launch(self, recording):
+        """Of the same kernel, by what Python runs meanwhile; each has its own arguments."""
+        within, stream = [], recording.get_current_stream
+
+        def launching(device):
+            if within:
+                value = within.pop()
+                for _ in range(3):  # through Triton, in Python, in C
+                    launch((9,), value, at(1))
+            return stream(device)
+
+        recording.get_current_stream = launching
+        triton_fakes.prepare(pair_kernel, recording)
+        launch = launchable(pair_kernel)
+        assert in_c(recording, launch, (2,), at(0), 3) == 1
+        for value in (at(0), 5.0, 2**40, 2**63, True, *(at(0, dtype) for dtype in DTYPES)):
+            within.append(value)
+            recording.launches.clear()
+            launch((2,), at(0), 3)
+            assert [one["grid"] for one in recording.launches] == [(9, 1, 1)] * 3 + [(2, 1, 1)]
+            *others, mine = [one["given"] for one in recording.launches]
+            assert others == others[:1] * 3
+            assert [int.from_bytes(data, "little") for _, data in mine] == [at(0).data_ptr(), 3]
+
     def test_nothing_is_counted_twice(self, recording, launch):
         x, big, grid = at(0), 2**40 + 1, (1, 2)
         compiled = launch(grid, x, big)
@@ -291,6 +348,13 @@ def test_two_threads_of_different_kernels(recording):
 def settings():
     """Triton's settings, none set."""
     return [None] * len(triton_forms.FORMS[triton_forms.version()].knobs)
+
+
+def capsule(table, name=b"dlpack_exchange_api"):
+    kinds = ctypes.py_object, ctypes.c_void_p, ctypes.c_char_p, ctypes.c_void_p
+    return ctypes.PYFUNCTYPE(*kinds)(("PyCapsule_New", ctypes.pythonapi))(
+        ctypes.addressof(table), name, None
+    )
 
 
 def remembered(alive):

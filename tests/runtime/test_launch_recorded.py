@@ -70,7 +70,8 @@ def test_a_replay_launches_what_the_capture_launched(recording, launch, form, wr
 
 def test_interpreted(interpreted):
     def run(options, x, y):
-        interpreted(lambda known: (known["n"] // known["BLOCK"],), x, y, 16 * options.blocks)
+        n = 16 * options.blocks  # known["n"] is an array, which not every NumPy takes for a number
+        interpreted(lambda known: (n // known["BLOCK"],), x, y, n)
         return y + 1.0
 
     graphs = Graphs(run, record=True, backend=Tape())

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import copy
+import gc
 import itertools
 import random
+import weakref
 
 import pytest
 import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightfast.runtime import launchable
+from rightfast.runtime import launchable, triton_forms
 
 from . import launch_cases, triton_fakes
 from .launch_cases import (
@@ -187,6 +190,62 @@ class TestStaleSignature:
             assert ours == theirs
             assert ours["stream"] == 100 * device + stream
         assert len(launch.entries) == 2
+
+    @pytest.mark.parametrize(
+        ("value", "change"),
+        [
+            (tl.constexpr(2), lambda known: known.update(SCALE=tl.constexpr(3))),
+            (tl.constexpr(2), lambda known: vars(known["SCALE"]).update(value=3)),
+            (tl.constexpr(2), lambda known: known.pop("SCALE")),
+            (tl.constexpr([2]), lambda known: known["SCALE"].value.append(3)),
+            ((tl.constexpr(2),), lambda known: vars(known["SCALE"][0]).update(value=3)),
+            ([2], lambda known: known["SCALE"].append(3)),
+            (tl.constexpr(2), lambda known: known.update(SCALE=tl.constexpr(2))),
+            (tl.constexpr(2), lambda known: known.update(SCALE=2)),
+            (2, lambda known: known.update(SCALE=2.0)),
+        ],
+    )
+    def test_a_global_is_compared_as_triton_compares_it(self, recording, value, change):
+        known = {"SCALE": copy.deepcopy(value)}
+        triton_fakes.prepare(global_kernel, recording)
+        launch = launchable(global_kernel)
+        launch((1,), at(0))
+        global_kernel.used_global_vals = {("SCALE", 0): (copy.deepcopy(value), known)}
+        for _ in range(3):
+            both(recording, launch, (1,), at(0))
+        change(known)
+        for _ in range(3):
+            raised = []
+            for function in (launch, lambda grid, x: global_kernel[grid](x)):
+                try:
+                    function((1,), at(0))
+                except RuntimeError as error:
+                    raised.append(str(error).split(" to ")[0])
+            assert len(raised) in (0, 2)
+            assert raised[:1] == raised[1:]
+
+    def test_a_global_that_another_thread_changes_meanwhile(self):
+        class Known(dict):
+            def get(self, name, default=None):
+                found = super().get(name, default)
+                self[name] = 3
+                return found
+
+        seen, used = triton_forms.Globals(), {("SCALE", 0): (2, Known(SCALE=2))}
+        assert [seen.changed(used) for _ in range(3)] == [False, True, True]
+
+    def test_globals_live_no_longer_than_their_kernel(self, recording):
+        known = {"SCALE": tl.constexpr(2)}
+        alive = weakref.ref(known["SCALE"])
+        triton_fakes.prepare(global_kernel, recording)
+        launch = launchable(global_kernel)
+        launch((1,), at(0))
+        global_kernel.used_global_vals = {("SCALE", 0): (tl.constexpr(2), known)}
+        launch((1,), at(0))
+        global_kernel.used_global_vals = {}
+        del launch, known
+        gc.collect()
+        assert alive() is None
 
     def test_a_changed_global(self, recording, monkeypatch):
         triton_fakes.prepare(global_kernel, recording)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import dis
 import random
 import subprocess
 import sys
@@ -23,6 +24,7 @@ from .launch_cases import (
     both,
     calls_of,
     meta_kernel,
+    named_kernel,
     pair_kernel,
     scale_kernel,
     tl,
@@ -71,6 +73,21 @@ class TestBinding:
             ]:
                 ours, theirs = both(recording, launch, (1,), *arguments, **named)
                 assert ours == theirs
+
+    @pytest.mark.parametrize("grid", [(2,), [2, 3], lambda known: (known["len"],)])
+    def test_parameters_with_the_names_of_functions(self, recording, grid):
+        triton_fakes.prepare(named_kernel, recording)
+        launch = launchable(named_kernel)
+        for _ in range(3):
+            ours, theirs = both(recording, launch, grid, 3, 0.5, at(0), None)
+            assert ours == theirs
+
+    def test_no_parameter_hides_a_name(self, recording):
+        launch = launchable(meta_kernel)
+        for function in (launch, launch.key_of):
+            read = [one for one in dis.get_instructions(function) if one.opname == "LOAD_GLOBAL"]
+            assert read
+            assert [one.argval for one in read if not one.argval.startswith("_rf_")] == []
 
     @pytest.mark.parametrize("recording", ["python"], indirect=True)
     def test_a_tensor_of_the_gpu_is_passed_as_its_address(self, recording, monkeypatch):

@@ -65,6 +65,7 @@ class Driver:
         self.get_current_device = lambda: self.device
         self.get_current_stream = lambda device: 100 * device + self.stream
         self.launcher_cls = self._launcher
+        self._texts: dict[int, bytes] = {}
         self._functions = LAUNCH(self._launch), ERROR(self._error)
 
     @property
@@ -102,10 +103,9 @@ class Driver:
         )
         return 0
 
-    @staticmethod
-    def _error(status: int, text: Any) -> int:
-        """`cuGetErrorString`."""
-        text[0] = f"error {status}".encode()
+    def _error(self, status: int, text: Any) -> int:
+        """`cuGetErrorString`, whose texts are there for good."""
+        text[0] = self._texts.setdefault(status, f"error {status}".encode())
         return 0
 
     def get_current_target(self) -> Any:

@@ -110,10 +110,10 @@ def test_planes(mode):
 
 @interpreted
 def test_planes_and_longer_filters():
-    both_ways(random(10, 11), "bior4.4", "periodization")
-    check(lambda x: ours.dwt2(x, "db10", "symmetric"), random(20, 21))
     low, high = random(10, 11), random(10, 11, key="high")
-    check(lambda a, d: ours.idwt2((a, (d, None, None)), "db10"), low, high)
+    for wavelet, mode in (("bior4.4", "periodization"), ("db10", "reflect")):
+        check(lambda x: ours.dwt2(x, wavelet, mode), random(20, 13))
+        check(lambda a, d: ours.idwt2((a, (d, None, d)), wavelet, mode), low, high)
 
 
 @interpreted
@@ -141,7 +141,6 @@ def test_any_axes(axes):
 @pytest.mark.parametrize("mode", ["periodization", "antireflect"])
 def test_volumes(mode):
     both_ways(random(4, 5, 6), "db2", mode)
-    both_ways(random(4, 4, 8), "haar", mode, 2)
 
 
 @interpreted
@@ -216,9 +215,10 @@ def test_narrow_dtypes_are_rounded_once(wavelet, mode, axes, dtype):
 def rounded_once(found, wanted, dtype):
     for f, w in zip(found, wanted, strict=True):
         assert f.dtype == dtype
-        # The interpreter cuts bfloat16 off.
-        step = torch.finfo(dtype).eps / (1 if dtype == torch.bfloat16 else 2)
-        assert bool(((wide(f) - w).abs() <= step * w.abs() + 1e-6 * w.abs().max()).all())
+        # Triton's interpreter cuts off what bfloat16 does not hold, where a GPU rounds.
+        steps = 1 if dtype == torch.bfloat16 else 0.5
+        limit = steps * torch.finfo(dtype).eps * w.abs() + 1e-6 * w.abs().max()
+        assert bool(((wide(f) - w).abs() <= limit).all())
 
 
 CASES = [
@@ -356,8 +356,34 @@ def test_bands_that_are_not_as_planned_are_refused():
     plan = decompose._native(tuple(prepare("db2", "zero", [0, 1], 2)), 1, (9, 10), False)
     bands = list(plan.down(random(9, 10), gpu.down))
     for wrong in (bands[:3], [*bands[:3], bands[3].float()], [*bands[:3], bands[3][:2]]):
-        with pytest.raises(RuntimeError, match="expected 4 contiguous bands"):
+        with pytest.raises(RuntimeError, match="expected 4 contiguous tensors"):
             gpu.up(wrong, plan.plan)
+
+
+@interpreted
+@pytest.mark.parametrize("wavelet", ["haar", "db2"])
+def test_nothing_is_written_past_what_was_planned(wavelet):
+    """Whoever calls the operators by themselves; on the CPU they are refused as well."""
+    plan = decompose._native(tuple(prepare(wavelet, "zero", [0, 1], 2)), 1, (4, 6), False).plan
+    x = random(4, 6)
+    bands = native.down(x, plan)
+    for other in (random(8, 6), x.mT.contiguous(), x.mT.contiguous().mT):
+        with pytest.raises(RuntimeError, match="expected 1 contiguous tensors"):
+            gpu.down(other, plan)
+    for like in (lambda b: b[:1], lambda b: b.float(), lambda b: b.mT.contiguous().mT):
+        with pytest.raises(RuntimeError, match="expected 4 contiguous tensors"):
+            gpu.down(x, plan, [*bands[:3], like(bands[3])])
+        with pytest.raises(RuntimeError, match="expected 1 contiguous tensors"):
+            gpu.up(bands, plan, like(x))
+    assert not gpu._recipes
+
+
+@interpreted
+def test_nothing_is_recorded_for_derivatives_the_second_time_either():
+    plan = decompose._native(tuple(prepare("haar", "zero", [0], 1)), 1, (8,), False).plan
+    for _ in range(3):
+        bands = gpu.down(random(8).requires_grad_(), plan)
+        assert not any(band.requires_grad for band in bands)
 
 
 @pytest.mark.skipif(INTERPRETED, reason="runs above")

@@ -246,6 +246,7 @@ def test_offsets_of_large_tensors(monkeypatch):
     monkeypatch.setattr(haar, "launch", launch)
     for shape in [(3, 32), (2, 13, 21), (2, 8, 8, 16)]:
         check(shape, 3)
+    assert seen
     assert not any(seen)
 
 

@@ -11,9 +11,9 @@ import pytest
 ROOT = Path(__file__).parents[2]
 RUNS = (
     "instruction_set or long_line or refuse or gradcheck or half or complex or volume or any_axes "
-    "or many_pieces or past_the_caches"
+    "or many_pieces or past_the_caches or of_every_set or any_border"
 )
-FILES = ("native", "properties", "haar")
+FILES = ("native", "properties", "haar", "lifting")
 
 
 def library(name):

@@ -2,6 +2,7 @@
 
 log_prob     out[g, k, b] = log q[g, k, x[g, b]]
 accumulate   F[g, k, x[g, b]] += f[g, k, b]
+add_gradient D[g, k, x[g, b]] += f[g, k, b] / q[g, k, x[g, b]]
 """
 
 import torch
@@ -48,3 +49,11 @@ def accumulate(x: Tensor, flows: Tensor, counts: Tensor) -> None:
     else:
         folded = flows.transpose(0, 1).reshape(nodes, groups * batch)
         counts[0].scatter_add_(1, x.reshape(1, -1).expand(folded.shape), folded)
+
+
+def add_gradient(probabilities: Tensor, x: Tensor, flows: Tensor, out: Tensor) -> None:
+    """Adds flows [G, K, B] over what they came from to ``out`` [G, K, C]; finite, 0 for 0 / 0."""
+    index = x.unsqueeze(1).expand(flows.shape)
+    found = flows / probabilities.gather(2, index)
+    limit = torch.finfo(found.dtype).max / max(1, x.shape[1])  # so that no sum overflows
+    out.scatter_add_(2, index, found.nan_to_num_(nan=0.0).clamp_(-limit, limit))

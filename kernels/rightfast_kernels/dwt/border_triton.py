@@ -5,6 +5,8 @@ WEIGHTED have weights (s, a, b) other than (1, 0, 0), and zero has none past the
 Periodization is periodic with the period rounded up to an even number.
 """
 
+# mypy: ignore-errors
+
 import triton
 import triton.language as tl
 

@@ -6,7 +6,7 @@ the rest to the samples near the ends, which are few. Each of them is read at mo
 once behind along an axis (line_triton.py's `partners`).
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

@@ -72,7 +72,7 @@ def down(
     scale: float,
     sign: float,
     config: Config | None = None,
-    launch: Launch = launch,
+    through: Launch | None = None,
     empty: Empty = torch.empty,
 ) -> None:
     """Writes the bands of x, all tensors contiguous.
@@ -84,7 +84,8 @@ def down(
             axis its highest bit. None: not wanted.
         scale, sign: the low-pass taps are (scale, scale), the others sign * (scale, -scale).
         config: for whoever times them; by default `pick` chooses.
-        launch, empty: how kernels are launched, and memory between launches is made.
+        through, empty: how kernels are launched (by default as `launch` does), and how memory
+            between launches is made.
     """
     if low.numel() == 0:
         return
@@ -92,7 +93,7 @@ def down(
     while levels:
         now, levels = levels[:MOST_LEVELS], levels[MOST_LEVELS:]
         out = _scratch(empty, x, len(now), [x, low]) if levels else low
-        _run(launch, haar_down_kernel, x, out, now, scale, sign, config)
+        _run(through or launch, haar_down_kernel, x, out, now, scale, sign, config)
         x = out
 
 
@@ -103,7 +104,7 @@ def up(
     scale: float,
     sign: float,
     config: Config | None = None,
-    launch: Launch = launch,
+    through: Launch | None = None,
     empty: Empty = torch.empty,
 ) -> None:
     """Writes the signal of these bands into x: the adjoint of `down`, None standing for zeros."""
@@ -114,9 +115,9 @@ def up(
         rest = (len(levels) - 1) // MOST_LEVELS * MOST_LEVELS  # as `down` splits them
         now, levels = levels[rest:], levels[:rest]
         signal = _scratch(empty, x, rest, [x, low])
-        _run(launch, haar_up_kernel, signal, low, now, scale, sign, config)
+        _run(through or launch, haar_up_kernel, signal, low, now, scale, sign, config)
         low = signal
-    _run(launch, haar_up_kernel, x, low, levels, scale, sign, config)
+    _run(through or launch, haar_up_kernel, x, low, levels, scale, sign, config)
 
 
 def pick(axes: int, levels: int, itemsize: int, elements: int, upwards: bool = False) -> Config:
@@ -149,7 +150,7 @@ def _halved(n: int, times: int) -> int:
 
 
 def _run(
-    launch: Launch,
+    through: Launch,
     kernel: Any,
     x: Tensor,
     low: Tensor | None,
@@ -179,7 +180,7 @@ def _run(
     programs = -(-count // (sites >> axes if apart else sites))
     bands = [band for level in levels for band in (*level, *[None] * (7 - len(level)))]
     bands += [None] * (7 * (MOST_LEVELS - depth))
-    launch(
+    through(
         kernel,
         (programs,),
         x,

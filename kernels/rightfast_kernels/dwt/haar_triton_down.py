@@ -1,10 +1,11 @@
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 """Haar's transform of several levels over one to three axes in one pass: each sample is read once.
 
 A level is (a + b) c, (a - b) c s along each axis, c = SCALE and s = SIGN. Each thread loads a patch
 and does INNER levels of it in registers; with ACROSS = 1 another level follows between threads,
 whose low coefficients are few by then. haar_triton_tile.py has the terms.
 """
+
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

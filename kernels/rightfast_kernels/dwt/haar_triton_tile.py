@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 """What Haar's two kernels share: where a thread's patch lies, and its lines in registers.
 
 A site is a patch of the signal whose coefficients need no other sample: 2^INNER samples along each
@@ -11,6 +10,8 @@ Lengths come as n, three of them. One that is even at every level comes as its q
 (the last by 2^(LEVELS + RUN)), so that the compiler knows how far addresses are divisible: EVEN is
 2 where all are so, and then blocks continue the first axis, 1 where only the last is, 0 elsewhere.
 """
+
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

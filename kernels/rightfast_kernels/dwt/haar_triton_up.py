@@ -1,4 +1,3 @@
-# mypy: disable-error-code="no-untyped-def,no-untyped-call,untyped-decorator,misc"
 """The adjoint of Haar's transform, several levels in one pass: each sample is written once.
 
 A level is x[2o] = (low + s high) c, x[2o + 1] = (low - s high) c along each axis, c = SCALE and
@@ -6,6 +5,8 @@ s = SIGN, and the last sample of an odd length is dropped. Each thread makes a p
 of it in registers. With ACROSS = 1 it first makes its low coefficient from the next level's bands,
 as its neighbours do from the same ones: they are few. haar_triton_tile.py has the terms.
 """
+
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

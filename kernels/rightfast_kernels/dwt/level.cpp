@@ -125,6 +125,7 @@ template <class T>
 void level_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Spread spread) {
   const Dim<T>& dim = *dims;
   if (dim.haar) return haar_down(dims, x, bands, arena, spread);
+  if (dim.lift.plane) return lift_plane_down(dims, x, bands, arena, spread);
   if (dim.is_line()) return lines_down(dim, x, bands, arena, spread);
   spread(dim.bands, arena, [&](int64_t begin, int64_t end, Arena& own) {
     if (dim.axis && dim.filtered == 2 && dims[1].is_line() && dims[1].inner == 1)
@@ -140,6 +141,7 @@ template <class T>
 void level_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread) {
   const Dim<T>& dim = *dims;
   if (dim.haar) return haar_up(dims, bands, x, arena, spread);
+  if (dim.lift.plane) return lift_plane_up(dims, bands, x, arena, spread);
   if (dim.is_line()) return lines_up(dim, bands, x, arena, spread);
   const int64_t items = dim.axis ? static_cast<int64_t>(dim.rows.sums.size()) : dim.size;
   spread(items, arena, [&](int64_t begin, int64_t end, Arena& own) {

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <vector>
 
+#include "lifting.h"
 #include "loops.h"
 #include "tables.h"
 #include "work.h"
@@ -44,6 +45,7 @@ struct Dim {
     T weight;
   };
   std::vector<Outside> outside;
+  Lift<T> lift;
   bool is_line() const { return axis && filtered == 1 && inner < kRun; }
   static constexpr int64_t kRun = 16;  // fewer neighbours than this: filter one line for each
 };
@@ -82,5 +84,18 @@ template <class T>
 void haar_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread);
 template <class T>
 void mark_haar(std::vector<Dim<T>>& dims);
+
+// Where `lift.line` is set (lifting.cpp), or `lift.plane` (lifting_plane.cpp), by mark_lifting.
+template <class T>
+void lift_line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread);
+template <class T>
+void lift_line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
+                  Spread spread);
+template <class T>
+void lift_plane_down(const Dim<T>* dims, const T* x, T* const* bands, Arena& arena, Spread spread);
+template <class T>
+void lift_plane_up(const Dim<T>* dims, const T* const* bands, T* x, Arena& arena, Spread spread);
+template <class T>
+void mark_lifting(std::vector<Dim<T>>& dims, bool down);
 
 }  // namespace rightfast

@@ -87,6 +87,7 @@ void line_down_from(const Dim<T>& dim, T* e, T* low, T* high, Arena& arena) {
 
 template <class T>
 void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spread spread) {
+  if (dim.lift.line) return lift_line_down(dim, x, low, high, arena, spread);
   in_pieces(dim.axis->length, arena, spread, [&](int64_t first, int64_t count, Arena& own) {
     for (int64_t o = first; o < first + count; o += kOutputs<T>)
       part_down(dim, x, low, high, o, std::min(kOutputs<T>, first + count - o), own);
@@ -96,6 +97,7 @@ void line_down(const Dim<T>& dim, const T* x, T* low, T* high, Arena& arena, Spr
 template <class T>
 void line_up(const Dim<T>& dim, const T* low, const T* high, T* x, Arena& arena,
                Spread spread) {
+  if (dim.lift.line) return lift_line_up(dim, low, high, x, arena, spread);
   const Axis& axis = *dim.axis;
   const int64_t half = axis.taps() / 2, length = axis.length, before = axis.before, n = axis.n;
   // Without a fold, only what is inside is made; it may still reach past the ends of the bands.

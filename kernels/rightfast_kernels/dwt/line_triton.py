@@ -11,7 +11,7 @@ where that serves. Taps are compile-time constants. LOW and HIGH are pairs (plac
 tap first, without zeros; for `up`, those of even places (LOWE) apart from those of odd ones (LOWO).
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

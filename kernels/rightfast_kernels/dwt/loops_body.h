@@ -70,7 +70,7 @@ ALWAYS_INLINE void fetch(T* to) {
 // Lanes of two vectors of W, in an order: even ones, odd ones, and back. A vector of 32 bytes has
 // two halves, and moving between them is slow: there, halves are exchanged first (or last), by one
 // cheap instruction each, and the rest stays within its half of L lanes.
-enum Order { evens, odds, fronts, backs, low_halves, high_halves };
+enum Order { evens, odds, fronts, backs, low_halves, high_halves, middle, nexts, lasts };
 
 constexpr int lane(Order order, int W, int L, int i) {
   const int half = i / L * L, k = i % L;
@@ -78,6 +78,9 @@ constexpr int lane(Order order, int W, int L, int i) {
     return (k < L / 2 ? half + 2 * k : W + half + 2 * k - L) + (order == odds);
   if (order == fronts || order == backs)
     return (k % 2 ? W : 0) + half + k / 2 + (order == backs ? L / 2 : 0);
+  if (order == nexts) return k + 1 < L ? half + k + 1 : W + half;
+  if (order == lasts) return k ? W + half + k - 1 : half + L - 1;
+  if (order == middle) return W / 2 + i;
   return (i < W / 2 ? i : W / 2 + i) + (order == high_halves ? W / 2 : 0);
 }
 
@@ -222,6 +225,7 @@ void weave(const T* even, const T* odd, int64_t n, T* x) {
 }
 
 #include "loops_haar.h"
+#include "loops_lifting.h"
 
 template <class T, int W>
 constexpr Loops<T> table() {
@@ -233,7 +237,12 @@ constexpr Loops<T> table() {
           {{haar_down<T, W, 1, false>, haar_down<T, W, 2, false>, haar_down<T, W, 3, false>},
            {haar_down<T, W, 1, true>, haar_down<T, W, 2, true>, haar_down<T, W, 3, true>}},
           {{haar_up<T, W, 1, false>, haar_up<T, W, 2, false>, haar_up<T, W, 3, false>},
-           {haar_up<T, W, 1, true>, haar_up<T, W, 2, true>, haar_up<T, W, 3, true>}}};
+           {haar_up<T, W, 1, true>, haar_up<T, W, 2, true>, haar_up<T, W, 3, true>}},
+          lift<T, W, true, false>,
+          lift<T, W, false, true>,
+          lift_rows<T, W>,
+          lift_plane<T, W, true>,
+          lift_plane<T, W, false>};
 }
 
 }  // namespace

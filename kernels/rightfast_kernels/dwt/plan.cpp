@@ -149,6 +149,7 @@ Plan<T> read_plan(const std::vector<int64_t>& shape, const std::string& text, bo
     for (Dim<T>& dim : level.dims)
       if (dim.axis) fill_tables(dim, down);
     mark_haar(level.dims);
+    mark_lifting(level.dims, down);
   }
   // Signal and bands: the finest level writes them (three quarters of the bands of two axes).
   if (2 * plan.blocks * plan.levels[0].elements * sizeof(T) > caches())

@@ -6,7 +6,7 @@ modes that need one sample for each that is missing (those not in border_triton.
 least four taps. Taps as in line_triton.py.
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl
@@ -55,11 +55,12 @@ def row(
 
 @triton.jit
 def strip(
-    x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
+    x, aa, ad, da, dd, c, first, valid, shift, phase, where,
+            start, stop, n1, n2, l2, pitch, before1, zero,
     LOW1: tl.constexpr, HIGH1: tl.constexpr, TAPS1: tl.constexpr, MODE1: tl.constexpr,
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, INSIDE: tl.constexpr, BATCH: tl.constexpr,
-    AHEAD: tl.constexpr, ACC: tl.constexpr,
+    AHEAD: tl.constexpr, MARGIN: tl.constexpr, COLUMNS: tl.constexpr, ACC: tl.constexpr,
 ):  # fmt: skip
     """Rows ``start`` to ``stop`` of the bands, BATCH of them a round."""
     FILL: tl.constexpr = (TAPS1 // 2 - 1 + BATCH - 1) // BATCH * BATCH
@@ -90,6 +91,9 @@ def strip(
             at = where + (o + b - start) * l2
             lanes = first * 0 + (o + b)
             ok = valid & (lanes >= start) & (lanes < stop)
+            if MARGIN > 0:
+                mine = shift - ((phase + (o + b) * l2 + c) & (MARGIN - 1))
+                ok = ok & (mine >= 0) & (mine < COLUMNS - MARGIN)
             tl.store(aa + at, weighted(lows, LOW1, zero).to(aa.dtype.element_ty), mask=ok)
             tl.store(ad + at, weighted(highs, LOW1, zero).to(ad.dtype.element_ty), mask=ok)
             tl.store(da + at, weighted(lows, HIGH1, zero).to(da.dtype.element_ty), mask=ok)
@@ -104,11 +108,11 @@ def plane_down_kernel(
     SHORT1: tl.constexpr, LOW2: tl.constexpr, HIGH2: tl.constexpr, TAPS2: tl.constexpr,
     MODE2: tl.constexpr, SHORT2: tl.constexpr, ODD2: tl.constexpr, EVEN: tl.constexpr,
     WIDE: tl.constexpr, ACC: tl.constexpr, COLUMNS: tl.constexpr, BATCH: tl.constexpr,
-    AHEAD: tl.constexpr,
+    AHEAD: tl.constexpr, MARGIN: tl.constexpr,
 ):  # fmt: skip
     """``half2``, ODD2: half the samples in front of a row, and the rest. EVEN: n2 is even. WIDE:
     a plane has 2^30 samples or more. AHEAD: how many rounds before they are read rows are asked
-    for; 0: not."""
+    for; 0: not. MARGIN: columns that two programs compute."""
     program = tl.program_id(0)
     tile2, others = program % tiles2, program // tiles2
     start = (others % tiles1) * rows
@@ -119,8 +123,14 @@ def plane_down_kernel(
     ad += block * l1 * l2
     da += block * l1 * l2
     dd += block * l1 * l2
-    c = tile2 * COLUMNS + tl.arange(0, COLUMNS)
-    valid = c < l2
+    own = tile2 * (COLUMNS - MARGIN)
+    c = own - MARGIN + tl.arange(0, COLUMNS)
+    valid = (c >= 0) & (c < l2)
+    # Where a row of a band begins is rarely where a sector of memory does; what two programs write
+    # to one sector is slow. So each writes whole sectors, which begin a little earlier or later in
+    # each row, and a few columns are computed by two programs.
+    shift = c + (MARGIN - 1) - own
+    phase = (block * l1 * l2 % MARGIN).to(tl.int32) if MARGIN > 0 else 0
     first = 2 * (c - half2) - ODD2
     zero = tl.zeros((COLUMNS,), ACC)
     if EVEN:
@@ -131,16 +141,18 @@ def plane_down_kernel(
         n1, n2 = n1 * tl.full((), 1, tl.int64), n2 * tl.full((), 1, tl.int64)
         pitch = n2
         where = start * (l2 * tl.full((), 1, tl.int64)) + c
-    begin = 2 * (tile2 * COLUMNS - half2) - ODD2
+    begin = 2 * (own - MARGIN - half2) - ODD2
     if (begin >= 0) & (begin + 2 * (COLUMNS - 1) + TAPS2 <= n2):
         strip(
-            x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True, BATCH,
-            AHEAD, ACC,
+            x, aa, ad, da, dd, c, first, valid, shift, phase, where,
+            start, stop, n1, n2, l2, pitch, before1, zero,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, True,
+            BATCH, AHEAD, MARGIN, COLUMNS, ACC,
         )  # fmt: skip
     else:
         strip(
-            x, aa, ad, da, dd, first, valid, where, start, stop, n1, n2, l2, pitch, before1, zero,
-            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False, BATCH,
-            AHEAD, ACC,
+            x, aa, ad, da, dd, c, first, valid, shift, phase, where,
+            start, stop, n1, n2, l2, pitch, before1, zero,
+            LOW1, HIGH1, TAPS1, MODE1, SHORT1, LOW2, HIGH2, TAPS2, MODE2, SHORT2, False,
+            BATCH, AHEAD, MARGIN, COLUMNS, ACC,
         )  # fmt: skip

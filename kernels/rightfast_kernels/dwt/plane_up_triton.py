@@ -6,7 +6,7 @@ what an inverse needs past the ends: zeros, or a period. Taps as in line_triton.
 places (LOW1E, say) apart from those of odd ones (LOW1O).
 """
 
-# mypy: disable-error-code="no-untyped-def, no-untyped-call"
+# mypy: ignore-errors
 
 import triton
 import triton.language as tl

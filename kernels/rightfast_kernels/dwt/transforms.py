@@ -1,7 +1,7 @@
 """A plan's text (plan.h) as it is read in Python: what a whole transform does, level by level."""
 
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -66,7 +66,7 @@ def _doubles(bits: list[int]) -> tuple[float, ...]:
     return struct.unpack(f"{len(bits)}d", struct.pack(f"{len(bits)}q", *bits))
 
 
-def shape_at(like: tuple[int, ...], axes: tuple[Axis, ...], sizes: tuple[int, ...]) -> list[int]:
+def shape_at(like: Sequence[int], axes: Sequence[Axis], sizes: Sequence[int]) -> list[int]:
     """The shape of ``like`` with these sizes along the axes."""
     shape = list(like)
     for axis, size in zip(axes, sizes, strict=True):

@@ -1,5 +1,6 @@
 """The backward pass: flows from the root to the elements, rows, parameters and inputs."""
 
+from collections.abc import Container
 from dataclasses import dataclass
 
 import torch
@@ -203,9 +204,14 @@ class _Backward:
             sums += self.extra[1]
             limit = torch.finfo(out.dtype)
             sums.clamp_(limit.min, limit.max)
+        done = {n for n, family in enumerate(plan.inputs) if self._add_gradient(n, family, out)}
+        if len(done) == len(plan.inputs):
+            return out
         counts = parameters.new_zeros(plan.num_statistics - size)
-        self._inputs(counts)
-        for family in plan.inputs:
+        self._inputs(counts, done)
+        for number, family in enumerate(plan.inputs):
+            if number in done:
+                continue
             dist, where = family.dist, family.statistics
             one = slice(0, family.groups if where.stride else 1)
             theta = input_parameters(family, parameters, one, dist.num_parameters)
@@ -215,11 +221,30 @@ class _Backward:
             dist.gradient(theta, found, target)
         return out
 
-    def _inputs(self, out: Tensor) -> None:
-        """Adds the inputs' statistics to the part of a flat tensor that is theirs."""
+    def _add_gradient(self, number: int, family: InputFamily, out: Tensor) -> bool:
+        """A family's part of the derivative, where that is less work without statistics."""
+        x, missing = self.state.evidence.values[number], self.state.evidence.missing[number]
+        if missing is not None or not family.parameters.stride:
+            return False
+        size = family.dist.num_parameters
+        rows = self.rows[family.start : family.start + family.groups * family.nodes]
+        flows = rows.view(family.groups, family.nodes, self.bound.batch)
+        for groups in input_slices(family, self.bound.batch, out.element_size(), out.device):
+            theta = input_parameters(family, self.state.parameters, groups, size)
+            target = input_parameters(family, out, groups, size).zero_()
+            if not family.dist.add_gradient(theta, x[groups], flows[groups], target):
+                return False
+        return True
+
+    def _inputs(self, out: Tensor, done: Container[int] = ()) -> None:
+        """Adds the inputs' statistics to the part of a flat tensor that is theirs, but for the
+        families that are ``done``."""
         evidence, batch = self.state.evidence, self.bound.batch
         start = out.storage_offset() - self.state.plan.num_sum_parameters
-        for family, x, missing in zip(self.state.plan.inputs, evidence.values, evidence.missing):
+        for number, family in enumerate(self.state.plan.inputs):
+            if number in done:
+                continue
+            x, missing = evidence.values[number], evidence.missing[number]
             rows = self.rows[family.start : family.start + family.groups * family.nodes]
             flows = rows.view(family.groups, family.nodes, batch)
             if self.options.log_space:

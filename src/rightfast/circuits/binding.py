@@ -1,5 +1,6 @@
 """The plan's tables cut to a batch size: views of buffers, piece by piece."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -7,10 +8,10 @@ import torch
 from rightfast_kernels.circuit.reference_product import Rows
 from torch import Tensor
 
-from rightfast.circuits.buffers import Buffers
 from rightfast.circuits.plan import Index, InputFamily, Parameters, Plan, SumFamily
 
 CHUNK = 1 << 19  # bytes of the elements of a piece, which then stays in a core's cache
+Cut = Callable[..., Tensor]  # cut(name, *shape): memory of that name, not initialised
 
 
 @dataclass
@@ -68,23 +69,24 @@ class Bound:
 
 def input_slices(family: InputFamily, batch: int, item: int, device: torch.device) -> list[slice]:
     """Groups of inputs in pieces that fit into the cache."""
-    return _chunks(family.groups, family.nodes * batch * item, device)
+    return chunks(family.groups, family.nodes * batch * item, device)
 
 
-def _chunks(groups: int, size: int, device: torch.device) -> list[slice]:
+def chunks(groups: int, size: int, device: torch.device) -> list[slice]:
+    """Groups of ``size`` bytes in pieces that fit into the cache."""
     step = groups if device.type != "cpu" else max(1, CHUNK // max(1, size))
     return [slice(i, min(groups, i + step)) for i in range(0, groups, step)]
 
 
-def bind(plan: Plan, buffers: Buffers, batch: int, keep: bool) -> Bound:
+def bind(plan: Plan, cut: Cut, batch: int, keep: bool) -> Bound:
     """Views for a batch size; ``keep``: for a backward pass too."""
-    n = buffers.cut("n", plan.num_rows, batch)
-    flows = buffers.cut("flows", plan.num_rows, batch) if keep else None
-    sums = buffers.cut("sums", plan.num_rows - plan.num_input_rows, batch)
-    maker = _Maker(plan, buffers, batch, n, sums, flows)
+    n = cut("n", plan.num_rows, batch)
+    flows = cut("flows", plan.num_rows, batch) if keep else None
+    sums = cut("sums", plan.num_rows - plan.num_input_rows, batch)
+    maker = _Maker(plan, cut, batch, n, sums, flows)
     for number, family in enumerate(plan.sums):
         maker.add(number, family)
-    by_theta = buffers.cut("by_theta", plan.num_sum_parameters) if keep else None
+    by_theta = cut("by_theta", plan.num_sum_parameters) if keep else None
     scaled = maker.scaled if keep else None
     return Bound(batch, n, sums, maker.pieces, flows, _zeroed(plan), by_theta, scaled)
 
@@ -103,33 +105,26 @@ class _Maker:
     """Cuts the families of a plan into pieces."""
 
     def __init__(
-        self,
-        plan: Plan,
-        buffers: Buffers,
-        batch: int,
-        n: Tensor,
-        sums: Tensor,
-        flows: Tensor | None,
+        self, plan: Plan, cut: Cut, batch: int, n: Tensor, sums: Tensor, flows: Tensor | None
     ) -> None:
-        self.plan, self.buffers, self.batch = plan, buffers, batch
+        self.plan, self.batch = plan, batch
         self.n, self.sums, self.flows = n, sums, flows
         self.pieces: list[Piece] = []
         self.element = 0
-        item = torch.finfo(buffers.dtype).bits // 8
+        item = n.element_size()
         self.cuts = [
-            _chunks(f.groups, max(f.children, f.nodes) * batch * item, buffers.device)
-            for f in plan.sums
+            chunks(f.groups, max(f.children, f.nodes) * batch * item, n.device) for f in plan.sums
         ]
-        pairs = [(f, cut.stop - cut.start) for f, c in zip(plan.sums, self.cuts) for cut in c]
+        pairs = [(f, part.stop - part.start) for f, c in zip(plan.sums, self.cuts) for part in c]
         elements = max(f.children * g for f, g in pairs)
-        self.scratch = buffers.cut("scratch", elements, batch)
-        self.shift = buffers.cut("shift", max(g for _, g in pairs), batch)
+        self.scratch = cut("scratch", elements, batch)
+        self.shift = cut("shift", max(g for _, g in pairs), batch)
         if flows is None:
-            self.scaled = buffers.cut("scaled", elements, batch)
+            self.scaled = cut("scaled", elements, batch)
         else:
-            self.scaled = buffers.cut("scaled", plan.num_elements, batch)
-            self.quotient = buffers.cut("quotient", max(f.nodes * g for f, g in pairs), batch)
-            self.element_flows = buffers.cut("element_flows", elements, batch)
+            self.scaled = cut("scaled", plan.num_elements, batch)
+            self.quotient = cut("quotient", max(f.nodes * g for f, g in pairs), batch)
+            self.element_flows = cut("element_flows", elements, batch)
 
     def add(self, number: int, family: SumFamily) -> None:
         for cut in self.cuts[number]:
@@ -173,7 +168,7 @@ class _Maker:
             piece.pair = (views[0], views[1])
         if family.parameters.index is not None:
             index = family.parameters.index[cut]
-            piece.index = torch.from_numpy(index).to(self.buffers.device)
+            piece.index = torch.from_numpy(index).to(self.n.device)
         if self.flows is not None:
             self._add_flows(piece, rows, slots)
         return piece
@@ -206,7 +201,7 @@ class _Maker:
         if (np.diff(rows) == 1).all():
             start = int(rows[0])
             return Rows(len(rows), view=buffer[start : start + len(rows)], write=write)
-        return Rows(len(rows), index=torch.from_numpy(rows).to(self.buffers.device))
+        return Rows(len(rows), index=torch.from_numpy(rows).to(self.n.device))
 
 
 def bind_parameters(bound: Bound, parameters: Tensor) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterable
 import torch
 from torch import Tensor
 
+from rightfast.circuits.binding import chunks, input_slices
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
 from rightfast.circuits.leaves.categorical import normalised
@@ -41,12 +42,14 @@ def em_step(
         _update_sums(flat, flows, simplex, step_size, pseudocount, keep_zero_params)
     for family in circuit.plan.inputs:
         dist, where = family.dist, family.statistics
-        one = slice(0, family.groups if where.stride else 1)
-        old = input_parameters(family, flat, one, dist.num_parameters)
-        shape = (one.stop, family.nodes, dist.num_statistics)
-        counts = flows.as_strided(shape, (where.stride, shape[2], 1), where.offset)
-        new = dist.m_step(old, counts, pseudocount, keep_zero_params)
-        old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
+        parts = input_slices(family, dist.num_parameters, flat.element_size(), flat.device)
+        for groups in parts if where.stride else [slice(0, 1)]:
+            old = input_parameters(family, flat, groups, dist.num_parameters)
+            shape = (groups.stop - groups.start, family.nodes, dist.num_statistics)
+            start = where.offset + groups.start * where.stride
+            counts = flows.as_strided(shape, (where.stride, shape[2], 1), start)
+            new = dist.m_step(old, counts, pseudocount, keep_zero_params)
+            old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
 
 
 def _update_sums(
@@ -57,21 +60,27 @@ def _update_sums(
     pseudocount: float,
     keep_zero_params: bool,
 ) -> None:
-    if simplex.segments is None:
-        part = slice(simplex.offset, simplex.offset + simplex.rows * simplex.children)
-        old = flat[part].view(simplex.rows, simplex.children)
-        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
-    else:
+    if simplex.segments is not None:
         part = slice(simplex.offset, simplex.offset + len(simplex.segments))
-        old = flat[part]
-        segments = torch.from_numpy(simplex.segments).to(flat.device)
+        old, segments = flat[part], torch.from_numpy(simplex.segments).to(flat.device)
         new = _normalised_by_segment(
             old, flows[part], segments, simplex.rows, pseudocount, keep_zero_params
         )
+        _take_over(old, new, step_size)
+        return
+    size = simplex.children
+    for rows in chunks(simplex.rows, size * flat.element_size(), flat.device):
+        part = slice(simplex.offset + rows.start * size, simplex.offset + rows.stop * size)
+        old = flat[part].view(-1, size)
+        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
+        _take_over(old, new, step_size)
+
+
+def _take_over(old: Tensor, new: Tensor, step_size: float) -> None:
     if step_size != 1:
         new = torch.lerp(old, new, step_size)
     # Denormal numbers would make every later product of matrices many times slower.
-    tiny = torch.finfo(flat.dtype).tiny
+    tiny = torch.finfo(old.dtype).tiny
     old.copy_(torch.threshold(new, tiny, 0.0))
 
 

@@ -6,34 +6,35 @@ its results allocates nothing.
 """
 
 import torch
+from torch import Tensor
 
 from rightfast.circuits.binding import Bound, bind
-from rightfast.circuits.buffers import Buffers
 from rightfast.circuits.plan import ONE, ZERO, Plan
+from rightfast.runtime import Buffers
 
 SPARE = 2  # workspaces kept for the next passes
 SIZES = 32  # batch sizes whose views a workspace keeps
 
 
 class Workspace:
-    """Buffers for one pass at a time."""
+    """Buffers for one pass at a time, and their views for each batch size.
+
+    The views have addresses of the buffers, so these drop them (`clear`) before a storage moves.
+    """
 
     def __init__(self, plan: Plan, dtype: torch.dtype, device: torch.device) -> None:
-        self.plan, self.buffers = plan, Buffers(dtype, device)
+        self.plan, self.dtype, self.device = plan, dtype, device
+        self._buffers = Buffers(zeroed=False)
+        self._buffers.attach(self)
         self._bound: dict[tuple[int, bool], Bound] = {}
-        self._largest: tuple[int, bool] = (0, False)
         self._last: tuple[int, bool] | None = None
 
     def bind(self, batch: int, keep: bool) -> Bound:
         """Views for a batch size; ``keep``: for a backward pass too."""
         key = (batch, keep)
-        if batch > self._largest[0] or keep > self._largest[1]:
-            # Storages grow: views of the old ones would keep these alive.
-            self._bound.clear()
-            self._largest = (max(batch, self._largest[0]), keep or self._largest[1])
         found = self._bound.pop(key, None)
         if found is None:
-            found = bind(self.plan, self.buffers, batch, keep)
+            found = bind(self.plan, self._cut, batch, keep)
         self._bound[key] = found
         if key != self._last:  # another batch size has been written over them
             found.n[ONE], found.n[ZERO] = 0.0, -torch.inf
@@ -41,6 +42,16 @@ class Workspace:
         if len(self._bound) > SIZES:
             del self._bound[next(iter(self._bound))]
         return found
+
+    def _cut(self, name: str, *shape: int) -> Tensor:
+        return self._buffers.get(name, shape, self.dtype, self.device)
+
+    def __len__(self) -> int:
+        return len(self._bound)
+
+    def clear(self) -> None:
+        """Forgets the views, not the buffers."""
+        self._bound.clear()
 
 
 class Pool:

@@ -196,18 +196,18 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
 {
     const char *what;
     Py_ssize_t count, settings;
-    PyObject *exchange, *tensor, *parameter, *device, *stream;
+    PyObject *exchange, *tensor, *parameter, *whole[2], *device, *stream;
     unsigned long long launch, error;
     int memory;
     if (kwargs && PyDict_Size(kwargs))
         return PyErr_Format(PyExc_TypeError, "Launcher takes no keywords");
-    if (!PyArg_ParseTuple(args, "y#nOOOOOKKi", &what, &count, &settings, &exchange, &tensor,
-                          &parameter, &device, &stream, &launch, &error, &memory))
+    if (!PyArg_ParseTuple(args, "y#nOOOOOOOKKi", &what, &count, &settings, &exchange, &tensor,
+                          &parameter, whole, whole + 1, &device, &stream, &launch, &error, &memory))
         return NULL;
     const Exchange *table = PyCapsule_GetPointer(exchange, "dlpack_exchange_api");
     if (!table)
         return NULL;
-    if (table->major != 1 || !table->read || count > MOST || settings > 4) {
+    if (table->major != 1 || !table->read || count > MOST || settings < 0 || settings > 4) {
         PyErr_Format(PyExc_ValueError, "expected DLPack 1 and at most %d arguments", MOST);
         return NULL;
     }
@@ -220,6 +220,8 @@ static PyObject *launcher_new(PyTypeObject *type, PyObject *args, PyObject *kwar
     self->reader.exchange = table;
     self->reader.tensor = Py_NewRef(tensor);
     self->reader.parameter = Py_NewRef(parameter);
+    self->reader.whole[0] = Py_NewRef(whole[0]);
+    self->reader.whole[1] = Py_NewRef(whole[1]);
     self->device = Py_NewRef(device);
     self->stream = Py_NewRef(stream);
     self->launch = (LaunchKernel)(uintptr_t)launch;
@@ -234,6 +236,8 @@ static int launcher_traverse(PyObject *me, visitproc visit, void *arg)
     Py_VISIT(Py_TYPE(me));
     Py_VISIT(self->reader.tensor);
     Py_VISIT(self->reader.parameter);
+    Py_VISIT(self->reader.whole[0]);
+    Py_VISIT(self->reader.whole[1]);
     Py_VISIT(self->device);
     Py_VISIT(self->stream);
     for (Py_ssize_t n = 0; n < self->known; n++)
@@ -255,6 +259,8 @@ static int launcher_clear(PyObject *me)
     PyMem_Free(specials);
     Py_CLEAR(self->reader.tensor);
     Py_CLEAR(self->reader.parameter);
+    Py_CLEAR(self->reader.whole[0]);
+    Py_CLEAR(self->reader.whole[1]);
     Py_CLEAR(self->device);
     Py_CLEAR(self->stream);
     return 0;
@@ -281,8 +287,8 @@ static PyMethodDef launcher_methods[] = {
 };
 
 static PyType_Slot launcher_slots[] = {
-    {Py_tp_doc, "Launcher(parameters, settings, exchange, tensor, parameter, device, stream, "
-                "launch, error, memory)\n\nThe launches of one kernel; see launch_native.py."},
+    {Py_tp_doc, "Launcher(parameters, settings, exchange, tensor, parameter, int8, uint8, device, "
+                "stream, launch, error, memory)\n\nThe launches of one kernel; see launch_native.py."},
     {Py_tp_new, launcher_new},
     {Py_tp_dealloc, launcher_dealloc},
     {Py_tp_traverse, launcher_traverse},

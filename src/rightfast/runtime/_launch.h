@@ -32,6 +32,7 @@ typedef struct {
 /* How the arguments of one kernel are read. */
 typedef struct {
     PyObject *tensor, *parameter; /* the classes whose instances are tensors */
+    PyObject *whole[2]; /* the dtypes of signed and unsigned integers of 8 bits */
     const Exchange *exchange;
     int memory; /* DLPack's number of the kind of device whose addresses are passed */
     Py_ssize_t settings, count;
@@ -40,6 +41,15 @@ typedef struct {
 
 /* Each of these gives one argument its key and its value, if it has one; 0: not known here. The
    lowest byte of a key is a letter for the kind of argument, which launch_native.py reads. */
+
+static int has_dtype(PyObject *tensor, PyObject *dtype)
+{
+    PyObject *found = PyObject_GetAttrString(tensor, "dtype");
+    if (!found)
+        PyErr_Clear();
+    Py_XDECREF(found);
+    return found == dtype;
+}
 
 static int key_of_tensor(const Reader *reader, PyObject *given, int what, uint64_t *key, uint64_t *value)
 {
@@ -50,6 +60,8 @@ static int key_of_tensor(const Reader *reader, PyObject *given, int what, uint64
     }
     if (found.device_type != reader->memory)
         return 0; /* Triton has to see it, and refuses what the device cannot read */
+    if (found.bits == 8 && found.code < 2 && !has_dtype(given, reader->whole[found.code]))
+        return 0; /* torch gives out its integers of fewer bits as those of 8 */
     *value = (uint64_t)(uintptr_t)found.data + found.byte_offset;
     *key = 'p' | (uint64_t)found.code << 32 | (uint64_t)found.bits << 40 |
            (uint64_t)found.lanes << 48;

@@ -130,8 +130,23 @@ def fields_of(options: Any) -> _Fields:
         )
     names = tuple(field.name for field in dataclasses.fields(cls))
     found = attrgetter(*names) if len(names) > 1 else lambda o: tuple(getattr(o, n) for n in names)
+    if "__dataclass_params__" not in vars(cls):  # its base's alone: it takes other attributes, too
+        found = _nothing_but(names, found)
     _fields[cls] = names, found
     return _fields[cls]
+
+
+def _nothing_but(names: Sequence[str], read: Any) -> Any:
+    def checked(options: Any) -> Any:
+        if more := sorted(set(getattr(options, "__dict__", ())) - set(names)):
+            raise NotRecordable(
+                "option",
+                f"{', '.join(more)} of {type(options).__name__} is no field: the class is frozen "
+                "once it is under @dataclass(frozen=True) itself",
+            )
+        return read(options)
+
+    return checked
 
 
 def _is_exact(kind: type) -> bool:
@@ -147,17 +162,18 @@ def is_frozen(cls: type) -> bool:
 def _frozen(value: Any, name: str) -> Any:
     """A value to compare by, in place of an option's value that `==` is too lax for."""
     kind = type(value)
-    if isinstance(value, float):
-        return value.hex()
     if _is_exact(kind) or isinstance(value, type):
         return value
-    if isinstance(value, complex):
-        return value.real.hex(), value.imag.hex()
-    if isinstance(value, (tuple, frozenset)):
-        parts = [(type(part), _frozen(part, name)) for part in value]
-        return tuple(parts) if isinstance(value, tuple) else frozenset(parts)
     if dataclasses.is_dataclass(value):
         return options_key(value)
+    bare = not getattr(value, "__dict__", None)  # an instance of a subclass may hold more
+    if isinstance(value, float) and bare:
+        return value.hex()
+    if isinstance(value, complex) and bare:
+        return value.real.hex(), value.imag.hex()
+    if isinstance(value, (tuple, frozenset)) and bare:
+        parts = [(type(part), _frozen(part, name)) for part in value]
+        return tuple(parts) if isinstance(value, tuple) else frozenset(parts)
     if isinstance(value, Tensor):
         raise TypeError(
             f"option {name!r} is a tensor: expected numbers, strings, enums, or tuples or frozen "
@@ -178,10 +194,12 @@ def _frozen(value: Any, name: str) -> Any:
 def _settings(device: str) -> tuple[Any, ...]:
     """The modes of torch that change what an operator computes."""
     autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    precision: Any
     try:
         precision = _precision()
     except RuntimeError:  # set by backend, which the getter refuses to sum up
-        precision = str(torch.backends.cuda.matmul.fp32_precision)
+        known: Any = torch.backends
+        precision = known.cuda.matmul.fp32_precision, known.mkldnn.matmul.fp32_precision
     return (
         autocast,
         precision,

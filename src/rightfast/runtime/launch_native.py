@@ -66,6 +66,7 @@ class Native:
             for one in given
         )
         self.launcher: Any = None  # of _launch.c, from the first launch on
+        self._made: list[Any] = []
 
     def connect(self, device: Callable[[], int], stream: Callable[[int], int]) -> Any:
         """The function in C: `launch(grid, *settings, *arguments)`.
@@ -73,19 +74,9 @@ class Native:
         It returns the compiled kernel that it launched, or the key of the launch, for `learn`,
         where that is another one than before, or None where Python has to launch.
         """
-        import torch
-
-        if self.launcher is None:  # else two threads have made their first launch at once
-            self.launcher = built.Launcher(
-                self._kinds,
-                self._settings,
-                torch.Tensor.__dlpack_c_exchange_api__,
-                torch.Tensor,
-                torch.nn.Parameter,
-                device,
-                stream,
-                *self._driver,
-            )
+        made = _launcher(self._kinds, self._settings, device, stream, self._driver)
+        self._made.append(made)  # two threads may make their first launch at once
+        self.launcher = self._made[0]
         return self.launcher.launch
 
     def learn(self, key: bytes, entry: Entry) -> None:
@@ -115,10 +106,19 @@ class Native:
 
 def native(given: Sequence[Parameter], settings: int) -> Native | None:
     """The launches of one kernel in C, or None where Python makes them."""
+    driver = library()
+    if not enabled or built is None or driver is None or len(given) > MOST:
+        return None
+    try:
+        _launcher(b"", 0, None, None, driver)
+    except (AttributeError, ValueError, TypeError):  # no table, a later one; built of other sources
+        return None
+    return Native(given, settings, driver)
+
+
+def _launcher(kinds: bytes, settings: int, device: Any, stream: Any, driver: Library) -> Any:
     import torch
 
-    known = built is not None and hasattr(torch.Tensor, "__dlpack_c_exchange_api__")
-    if not (enabled and known) or len(given) > MOST:
-        return None
-    driver = library()
-    return None if driver is None else Native(given, settings, driver)
+    table = torch.Tensor.__dlpack_c_exchange_api__
+    classes = torch.Tensor, torch.nn.Parameter, torch.int8, torch.uint8
+    return built.Launcher(kinds, settings, table, *classes, device, stream, *driver)

@@ -109,7 +109,7 @@ def binding(number: int, one: Parameter) -> list[str]:
         f"    {key} = {name}.dtype",
         *([f"    {odd}"] if one.specialize and one.align else []),
         f"    if not {name}.is_cuda: {passed} = {name}",
-        f"elif {PREFIX}c is int:",
+        f"elif {PREFIX}c is {PREFIX}int:",
         f"    {passed} = {name}",
         f"    {key} = {_integer(one)}",
         f"elif {PREFIX}c in {PREFIX}plain:",
@@ -121,6 +121,8 @@ def binding(number: int, one: Parameter) -> list[str]:
 
 class Source:
     """The text of the two functions of one kernel, `launch` and `key_of`.
+
+    A parameter may have any name, `len` too: all other names in it begin with `PREFIX`.
 
     Args:
         found: the kernel's parameters.
@@ -161,15 +163,15 @@ def launch({self._head()}):
         _rf_d = _rf_device()
         _rf_key = {self._key()}
 {_indent(self._find(), 8)}
-    except (_rf_Foreign, TypeError):
+    except _rf_no_key:
         _rf_entry = _rf_key = None
     if _rf_entry is None or {SPECIAL}:
         return _rf_triton(_rf_key, _rf_known, _rf_grid, {self._as_given()})
     if _rf_known is not None:
         _rf_learn(_rf_known, _rf_entry)
-    if _rf_grid.__class__ is not tuple and callable(_rf_grid):
+    if _rf_grid.__class__ is not _rf_tuple and _rf_callable(_rf_grid):
         _rf_grid = _rf_grid({names})
-    _rf_n = len(_rf_grid)
+    _rf_n = _rf_len(_rf_grid)
     _rf_run, _rf_function, _rf_coop, _rf_pdl, _rf_meta, _rf_more, _rf_compiled = _rf_entry
     {self._call()}
     return _rf_compiled

@@ -27,7 +27,7 @@ from typing import Any, Protocol, cast
 from rightfast.runtime import launch_native, watch
 from rightfast.runtime.launch_native import Native
 from rightfast.runtime.launch_source import PREFIX, Foreign, Source, parameters, refused, wide
-from rightfast.runtime.triton_forms import FORMS, Form, changed, entry, version
+from rightfast.runtime.triton_forms import FORMS, Form, Globals, entry, version
 
 Grid = Sequence[int] | Callable[[dict[str, Any]], Sequence[int]]
 
@@ -182,8 +182,13 @@ def _namespace(
         "enter": enter,
         "exit": leave,
         "hooked": hooked,
-        "changed": changed,
+        "changed": Globals().changed,
+        "no_key": (Foreign, TypeError),
         "bytes": bytes,
+        "int": int,
+        "tuple": tuple,
+        "callable": callable,
+        "len": len,
         **{f"fixed_{name}": value for name, value in fixed.items()},
         **{
             f"default_{name}": signed.default

@@ -84,25 +84,40 @@ def plain(entry: Entry) -> bool:
 
 
 _MISSING = object()
-_same: dict[int, tuple[Any, list[tuple[dict[str, Any], str, Any, Any]]]] = {}
+_Used = Mapping[tuple[str, int], tuple[Any, dict[str, Any]]]  # as Triton notes globals
 
 
-def changed(used: Mapping[tuple[str, int], tuple[Any, dict[str, Any]]]) -> bool:
-    """Whether a global that a kernel was compiled with has another value now.
+class Globals:
+    """The globals that a kernel was compiled with, of which Triton keeps copies."""
 
-    Triton keeps copies, and to compare a `constexpr` takes a microsecond: what was equal before and
-    is the very same object, with the same value, is equal.
-    """
-    seen = _same.get(id(used))
-    if seen is not None and seen[0] is used and len(seen[1]) == len(used):
-        for known, name, value, inner in seen[1]:
-            now = known.get(name, _MISSING)
-            if now is not value or getattr(now, "value", None) is not inner:
-                break
-        else:
-            return False
-    if any(known.get(name, _MISSING) != value for (name, _), (value, known) in used.items()):
-        return True
-    now = [(known, name, known[name]) for (name, _), (_, known) in used.items()]
-    _same[id(used)] = used, [(*one, getattr(one[2], "value", None)) for one in now]
-    return False
+    def __init__(self) -> None:
+        self._equal: tuple[_Used, list[tuple[dict[str, Any], str, Any, Any]]] = {}, []
+
+    def changed(self, used: _Used) -> bool:
+        """Whether one has another value now.
+
+        To compare a `constexpr` takes a microsecond. What was equal before and is the very same
+        constant, with the same value, is equal; what may change in place is compared every time.
+        """
+        was, equal = self._equal
+        if was is used and len(equal) == len(used):
+            for known, name, value, inner in equal:
+                now = known.get(name, _MISSING)
+                if now is not value or getattr(now, "value", None) is not inner:
+                    break
+            else:
+                return False
+        found = [(known, name, known.get(name, _MISSING)) for (name, _), (_, known) in used.items()]
+        if any(one[2] != value for one, (value, _) in zip(found, used.values(), strict=True)):
+            return True
+        if all(_is_constant(value) for _, _, value in found):
+            self._equal = used, [(*one, getattr(one[2], "value", None)) for one in found]
+        return False
+
+
+def _is_constant(value: Any) -> bool:
+    """Whether only another value in its place can change it, or in that of a `constexpr`."""
+    from triton.language import constexpr, dtype
+
+    inner = value.value if type(value) is constexpr else value
+    return type(inner) in (bool, int, float, str, type(None), dtype)

@@ -52,15 +52,17 @@ def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
         x = _real(x)
     key = (plan.text, x.shape, x.dtype, x.get_device())
     if not out and (known := _known.get(key)):
-        made = native.empty_many(x, known.sizes, x.ndim)
+        like = x.detach() if x.requires_grad else x  # else torch notes a derivative
+        made = native.empty_many(like, known.sizes, x.ndim)
         with _on(x):
             known.recipe.launch([None, x, *made])
         return made[: known.bands]
-    transform, shapes, _ = _planned(plan.text, x.shape)
-    bands = list(out) or [x.new_empty(shape) for shape in shapes]
+    transform, shapes, signal = _planned(plan.text, x.shape)
+    _check([x], [signal], x)
+    bands = list(_check(out, shapes, x)) if out else [x.new_empty(shape) for shape in shapes]
     if not x.numel():
         return [band.zero_() for band in bands]
-    recipe = _run((key, out and out[0].dtype), [x, *bands], lambda t: _down(t, x, bands, transform))
+    recipe = _run(key, [x, *bands], lambda t: _down(t, x, bands, transform))
     native.written(out)
     alike = recipe and all(dtype == x.dtype for _, dtype in recipe.made)
     if recipe and alike and native.available and not out:
@@ -90,11 +92,13 @@ def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor
     """The signal from contiguous ``bands``, in ``out`` if given; not recorded by autograd."""
     like = bands[0]
     transform, shapes, shape = _planned(plan.text, like.shape)
-    bands = _checked(bands, shapes)
-    x = like.new_empty(shape) if out is None else out
+    bands = _check(bands, shapes, like)
+    if any(band.is_neg() or band._is_zerotensor() for band in bands):
+        bands = [_real(band) for band in bands]
+    x = like.new_empty(shape) if out is None else _check([out], [shape], like)[0]
     if not x.numel():
         return x
-    key = (plan.text, like.shape, like.dtype, like.get_device(), True, x.dtype)
+    key = (plan.text, like.shape, like.dtype, like.get_device(), True)
     _run(key, [*bands, x], lambda tape: _up(tape, bands, x, transform))
     if out is not None:
         native.written([out])
@@ -163,21 +167,18 @@ def _trimmed(transform: Transform) -> Transform:
     return replace(transform, levels=tuple(levels))
 
 
-def _checked(bands: Sequence[Tensor], shapes: Sequence[torch.Size]) -> Sequence[Tensor]:
-    """The bands, all their numbers in memory. Raises RuntimeError unless they are as planned, as
-    the native operators do."""
-    dtype, device = bands[0].dtype, bands[0].get_device()
-    if [band.shape for band in bands] != shapes or not all(
-        band.dtype == dtype and band.get_device() == device and band.is_contiguous()
-        for band in bands
+def _check(given: Sequence[Tensor], shapes: Sequence[torch.Size], like: Tensor) -> Sequence[Tensor]:
+    """``given``. Raises RuntimeError unless they are as planned, with the dtype and on the device
+    of ``like``, as the native operators do: a kernel believes what it is told."""
+    dtype, device = like.dtype, like.get_device()
+    if [x.shape for x in given] != shapes or not all(
+        x.dtype == dtype and x.get_device() == device and x.is_contiguous() for x in given
     ):
         raise RuntimeError(
-            f"expected {len(shapes)} contiguous bands of one dtype and device, got "
-            f"{[tuple(band.shape) for band in bands]}"
+            f"expected {len(shapes)} contiguous tensors of one dtype and device, of shapes "
+            f"{[tuple(shape) for shape in shapes]}, got {[tuple(x.shape) for x in given]}"
         )
-    if any(band.is_neg() or band._is_zerotensor() for band in bands):
-        return [_real(band) for band in bands]
-    return bands
+    return given
 
 
 def _real(x: Tensor) -> Tensor:
@@ -204,19 +205,27 @@ def _on(x: Tensor) -> AbstractContextManager[Any]:
 
 def _register() -> None:
     """The operators of native.py, on CUDA tensors."""
-    for name, run in {
-        "dwt_down": lambda x, text: down(x.contiguous(), Plan(text)),
-        "dwt_up": lambda bands, text: up([b.contiguous() for b in bands], Plan(text)),
-        "dwt_down_into": lambda x, text, out: _nothing(down(x.contiguous(), Plan(text), out)),
-        "dwt_up_into": lambda bands, text, out: _nothing(
-            up([b.contiguous() for b in bands], Plan(text), out)
-        ),
-    }.items():
+
+    def down_op(x: Tensor, text: str) -> list[Tensor]:
+        return down(x.contiguous(), Plan(text))
+
+    def up_op(bands: Sequence[Tensor], text: str) -> Tensor:
+        return up([band.contiguous() for band in bands], Plan(text))
+
+    def down_into(x: Tensor, text: str, out: Sequence[Tensor]) -> None:
+        down(x.contiguous(), Plan(text), out)
+
+    def up_into(bands: Sequence[Tensor], text: str, out: Tensor) -> None:
+        up([band.contiguous() for band in bands], Plan(text), out)
+
+    runs: dict[str, Callable[..., Any]] = {
+        "dwt_down": down_op,
+        "dwt_up": up_op,
+        "dwt_down_into": down_into,
+        "dwt_up_into": up_into,
+    }
+    for name, run in runs.items():
         torch.library.impl(f"rightfast::{name}", "CUDA", run)
-
-
-def _nothing(_: Any) -> None:
-    """In-place operators return nothing."""
 
 
 _register()

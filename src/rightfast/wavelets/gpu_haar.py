@@ -35,13 +35,13 @@ def down(tape: Tape, x: Tensor, found: Found, transform: Transform) -> None:
         deepest = transform.levels[-1].lengths
         shape = (*x.shape[: x.ndim - len(transform.axes)], *deepest)
         low = _blocks(tape, tape.empty(shape, x.dtype), len(transform.axes))
-    haar_triton.down(flat, low, details, scale, sign, launch=_through(tape), empty=_made(tape))
+    haar_triton.down(flat, low, details, scale, sign, through=_through(tape), empty=_made(tape))
 
 
 def up(tape: Tape, found: Found, x: Tensor, transform: Transform) -> None:
     """The signal from the bands that are there."""
     flat, low, details, scale, sign = _arguments(tape, x, found, transform)
-    haar_triton.up(low, details, flat, scale, sign, launch=_through(tape), empty=_made(tape))
+    haar_triton.up(low, details, flat, scale, sign, through=_through(tape), empty=_made(tape))
 
 
 def _arguments(tape: Tape, x: Tensor, found: Found, transform: Transform) -> Any:

@@ -64,6 +64,11 @@ class Distribution(ABC):
     def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
         """d/dparameters of sum_b f_b log p(x_b), finite, into ``out`` [..., P]."""
 
+    def add_gradient(self, parameters: Tensor, x: Tensor, flows: Tensor, out: Tensor) -> bool:
+        """The same for the flows [G, K, B] of x [G, B], added to ``out`` [G, K, P] without
+        statistics, where that is less work; whether it was done."""
+        return False
+
     @abstractmethod
     def m_step(
         self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool

@@ -61,6 +61,12 @@ class Categorical(Distribution):
         torch.div(statistics, parameters, out=out)
         out.nan_to_num_(nan=0.0)
 
+    def add_gradient(self, parameters: Tensor, x: Tensor, flows: Tensor, out: Tensor) -> bool:
+        if flows.shape[2] >= self.num_cats:
+            return False
+        operator.add_gradient(parameters, x, flows, out)
+        return True
+
     def m_step(
         self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
     ) -> Tensor:
