@@ -23,7 +23,6 @@ from .gpu_cases import (
     check,
     check_marks,
     flat,
-    gradients,
     random,
     recorded,
     tree_map,
@@ -80,7 +79,7 @@ def both_ways(x, wavelet, mode, level=1, axes=None):
 
 @interpreted
 @pytest.mark.parametrize("mode", MODES)
-@pytest.mark.parametrize("wavelet", ["haar", "db3", "bior4.4"])
+@pytest.mark.parametrize("wavelet", ["haar", "db3"])
 def test_lines(wavelet, mode):
     both_ways(random(2, 21), wavelet, mode, 2, (1,))
     both_ways(random(3, 4), wavelet, mode, 1, (0,))  # shorter than the filter
@@ -97,64 +96,60 @@ def test_lines_of_many_blocks(mode):
 @interpreted
 def test_long_filters():
     both_ways(random(70), "dmey", "reflect")
-    both_ways(random(70), "dmey", "periodization")
     both_ways(random(9), "db11", "smooth")
-    both_ways(random(5, 6), "db11", "zero")
+    both_ways(random(3, 4), "db11", "zero")
 
 
 @interpreted
 @pytest.mark.parametrize("mode", MODES)
 def test_planes(mode):
-    both_ways(random(9, 10), "db2", mode, 2)
+    both_ways(random(9, 10), "db2", mode, 2 if mode in RECONSTRUCTIONS else 1)
     both_ways(random(2, 3), "db2", mode)  # shorter than the filter
-    both_ways(random(8, 11), "haar", mode, 2)
+    both_ways(random(4, 5), "haar", mode)
 
 
 @interpreted
-@pytest.mark.parametrize("mode", ["periodization", "reflect", "antisymmetric"])
-def test_planes_and_longer_filters(mode):
-    both_ways(random(11, 12), "bior4.4", mode)
-    check(lambda x: ours.dwt2(x, "db10", mode), random(21, 22))
-    low, high = random(11, 12), random(11, 12, key="high")
-    check(lambda a, d: ours.idwt2((a, (d, None, a)), "db10", mode), low, high)
+def test_planes_and_longer_filters():
+    both_ways(random(10, 11), "bior4.4", "periodization")
+    check(lambda x: ours.dwt2(x, "db10", "symmetric"), random(20, 21))
+    low, high = random(10, 11), random(10, 11, key="high")
+    check(lambda a, d: ours.idwt2((a, (d, None, None)), "db10"), low, high)
 
 
 @interpreted
-@pytest.mark.parametrize("shape", [(4, 140), (5, 141)])
 @pytest.mark.parametrize("mode", PLAIN)
-def test_planes_of_several_strips(mode, shape):
+def test_planes_of_several_strips(mode):
     """Those in the middle need nothing past the ends of a row."""
-    both_ways(random(*shape), "db2", mode)
+    both_ways(random(4, 140 + PLAIN.index(mode) % 2), "db2", mode)
 
 
 @interpreted
 def test_one_mode_and_wavelet_for_each_axis():
-    x = random(2, 11, 14)
     for modes in (("symmetric", "zero"), ("periodization", "reflect"), ("smooth", "symmetric")):
-        both_ways(x, ("db3", "bior2.2"), modes, 2, (1, 2))
-        both_ways(x, ("db2", "haar"), modes, 1, (2, 0))
+        both_ways(random(7, 8), ("db2", "bior2.2"), modes)
+        both_ways(random(4, 1, 5), ("db2", "haar"), modes, 1, (2, 0))
 
 
 @interpreted
-@pytest.mark.parametrize("wavelet", ["haar", "db2"])
-@pytest.mark.parametrize("axes", [(0, 1), (3, 1), (2, 3, 1), (1, 0, 2)])
-def test_any_axes(axes, wavelet):
-    both_ways(random(3, 6, 5, 4), wavelet, "symmetric", 2, axes)
+@pytest.mark.parametrize("axes", [(0, 1), (2, 0), (1, 0, 2)])
+def test_any_axes(axes):
+    both_ways(random(4, 5, 3, 2), "haar", "symmetric", 2, axes)
+    both_ways(random(4, 5, 4, 2), "db2", "symmetric", 1, axes)
 
 
 @interpreted
-@pytest.mark.parametrize("mode", ["zero", "periodization", "antireflect"])
+@pytest.mark.parametrize("mode", ["periodization", "antireflect"])
 def test_volumes(mode):
-    both_ways(random(5, 6, 7), "db2", mode, 2)
-    both_ways(random(8, 8, 8), "haar", mode, 2)
+    both_ways(random(4, 5, 6), "db2", mode)
+    both_ways(random(4, 4, 8), "haar", mode, 2)
 
 
 @interpreted
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_missing_bands(wavelet):
     """They are zeros."""
-    a, b, c = random(2, 6, 7), random(2, 6, 7, key="b"), random(2, 10, 12, key="c")
-    fine = c if wavelet == "db2" else random(2, 12, 14)
+    a, b, c = random(1, 3, 4), random(1, 3, 4, key="b"), random(1, 4, 6, key="c")
+    fine = c if wavelet == "db2" else random(1, 6, 8)
     for call in (
         lambda a, b, c: ours.waverec2([a, (None, b, None), (None, None, c)], wavelet),
         lambda a, b, c: ours.waverec2([None, (b, None, None), (c, c, c)], wavelet),
@@ -170,12 +165,11 @@ def test_missing_bands(wavelet):
 @interpreted
 def test_an_approximation_that_is_one_longer():
     for wavelet in ("haar", "db2"):
-        x = random(13, 11)
-        low, *details = ours.wavedec2(x, wavelet, level=3)
+        low, *details = ours.wavedec2(random(9, 7), wavelet, level=2)
         longer = torch.nn.functional.pad(low, (0, 1, 0, 1), value=float("nan"))
 
         def call(low, *bands, wavelet=wavelet):
-            return ours.waverec2([low, *(bands[i : i + 3] for i in (0, 3, 6))], wavelet)
+            return ours.waverec2([low, *(bands[i : i + 3] for i in (0, 3))], wavelet)
 
         bands = [band for level in details for band in level]
         check(call, low, *bands)
@@ -186,31 +180,34 @@ def test_an_approximation_that_is_one_longer():
 @interpreted
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_complex_data_and_gaps(wavelet):
-    x = torch.complex(random(2, 9, 8), random(2, 9, 8, key="i"))
+    x = torch.complex(random(1, 5, 4), random(1, 5, 4, key="i"))
     both_ways(x[0], wavelet, "reflect")
     both_ways(x, wavelet, "zero", 2, (1,))
     check(lambda x: ours.dwt2(x.mT.conj(), wavelet), x)
-    check(lambda x: ours.dwt(x[:, ::2].expand(4, 2, 5, 8), wavelet), x[:1])
+    check(lambda x: ours.dwt(x[:, ::2].expand(2, 3, 4), wavelet), x[:1])
 
 
 @interpreted
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-@pytest.mark.parametrize("axes", [(0, 1), (0,), (1,)])
 @pytest.mark.parametrize(
-    ("wavelet", "mode"),
-    [("haar", "zero"), ("db2", "symmetric"), ("bior2.2", "antireflect"), ("db2", "smooth")],
+    ("wavelet", "mode", "axes"),
+    [
+        ("haar", "zero", (0, 1)),
+        ("db2", "symmetric", (0, 1)),
+        ("db2", "antireflect", (1,)),
+        ("db3", "smooth", (0,)),
+    ],
 )
 def test_narrow_dtypes_are_rounded_once(wavelet, mode, axes, dtype):
     """Sums are float32, through all levels."""
-    x = random(11, 10, dtype=dtype)
-    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), 2)), 2, (11, 10), False)
+    x = random(7, 6, dtype=dtype)
+    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), 2)), 2, (7, 6), False)
     call = lambda x: ours.wavedecn(x, wavelet, mode, 2, axes)  # noqa: E731
     bands = plan.down(x, gpu.down)
-    rounded_once(bands, by_torch(call, x), dtype)
     rounded_once(plan.down(x, gpu.down), by_torch(call, x), dtype)
 
     def adjoint(*bands):
-        zeros = torch.zeros(11, 10, dtype=bands[0].dtype, requires_grad=True)
+        zeros = torch.zeros(7, 6, dtype=bands[0].dtype, requires_grad=True)
         return torch.autograd.grad(flat(call(zeros)), zeros, bands)
 
     rounded_once([plan.up(bands, gpu.up)], by_torch(adjoint, *bands), dtype)
@@ -228,9 +225,9 @@ def rounded_once(found, wanted, dtype):
 CASES = [
     ((3, 13), "haar", "symmetric", (1,)),
     ((3, 12), "haar", "zero", (1,)),
-    ((9, 10), "db2", "reflect", (0, 1)),
-    ((9, 10), "db2", "antireflect", (0, 1)),
-    ((5, 6, 7), "bior2.2", "periodization", (0, 1, 2)),
+    ((5, 6), "db2", "reflect", (0, 1)),
+    ((5, 2), "db2", "antireflect", (0,)),
+    ((3, 2, 4), "db2", "periodization", (0, 1, 2)),
 ]
 
 
@@ -276,7 +273,7 @@ def test_nothing_around_is_touched(shape, wavelet, mode, axes):
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_by_a_recipe_as_the_first_time(wavelet):
     """And one tensor that was given for two bands says nothing about the next call."""
-    shape = (2, 8, 6)
+    shape = (1, 4, 4)
     a, b, c, d = (random(*shape, key=key) for key in "abcd")
     call = lambda *all: ours.idwt2((all[0], all[1:]), wavelet)  # noqa: E731
     for bands in (
@@ -289,34 +286,37 @@ def test_by_a_recipe_as_the_first_time(wavelet):
     ):
         torch.testing.assert_close(call(*bands), by_torch(call, *bands)[0])
     assert len(gpu._recipes) == 1
-    x = random(2, 9, 10)
+    x = random(1, 5, 6)
     first, known = ours.wavedec2(x, wavelet, level=2), len(gpu._recipes)
     for other in (x, 2 * x):
         check(lambda x: ours.wavedec2(x, wavelet, level=2), other)
     assert len(gpu._recipes) == known
     assert all(map(torch.equal, flat(ours.wavedec2(x, wavelet, level=2)), flat(first)))
     check(lambda x: ours.wavedec2(x, wavelet, level=2), x.float(), tolerance=1e-6)
-    check(lambda x: ours.wavedec2(x, wavelet, level=2), random(3, 9, 10))
+    check(lambda x: ours.wavedec2(x, wavelet, level=2), random(2, 5, 6))
 
 
 @interpreted
-@pytest.mark.parametrize("value", [float("inf"), float("nan")])
-@pytest.mark.parametrize("wavelet", ["haar", "db2", "bior2.2"])
-def test_infinities_and_nan_stay_where_the_formula_puts_them(wavelet, value):
+@pytest.mark.parametrize("mode", ["zero", "symmetric", "antireflect"])
+@pytest.mark.parametrize("wavelet", ["haar", "bior2.2"])
+def test_infinities_and_nan_stay_where_the_formula_puts_them(wavelet, mode):
     """A tap of zero is not multiplied: 0 times inf is NaN."""
-    for mode in MODES:
-        x = random(14, 13)
-        x[5, 6] = value
-        x[0, 12] = -value
-        for call in (
-            lambda x, mode=mode: ours.wavedec2(x, wavelet, mode, 1),
-            lambda x, mode=mode: ours.dwt(x, wavelet, mode, axis=0),
-            lambda x, mode=mode: ours.idwt2((x, (x, None, x)), wavelet, mode),
-            lambda x, mode=mode: gradients(lambda x: ours.dwt2(x, wavelet, mode), x),
-        ):
-            found, wanted = flat(call(x)), by_torch(call, x)
-            for f, w in zip(found, wanted, strict=True):
-                assert torch.equal(f.isfinite(), w.isfinite()), mode
+    x = random(10, 11)
+    x[5, 6], x[0, 10] = float("inf"), float("nan")
+    taps = ours.Wavelet(wavelet).dec_len
+
+    def adjoint(low):
+        zeros = torch.zeros(22 - taps, 24 - taps, dtype=low.dtype, requires_grad=True)
+        return torch.autograd.grad(ours.dwt2(zeros, wavelet, mode)[0], zeros, low)
+
+    for call in (
+        adjoint,
+        lambda x: ours.dwt2(x, wavelet, mode),
+        lambda x: ours.dwt(x, wavelet, mode, axis=0),
+        lambda x: ours.idwt2((x, (x, None, x)), wavelet),
+    ):
+        for found, wanted in zip(flat(call(x)), by_torch(call, x), strict=True):
+            assert torch.equal(found.isfinite(), wanted.isfinite())
 
 
 @interpreted
@@ -331,11 +331,11 @@ def test_other_cuts(mode, monkeypatch):
     monkeypatch.setattr(gpu_passes, "launch_of", wide_launch)
     both_ways(random(9, 10), "db2", mode)
     both_ways(random(2, 9, 2), "db2", mode, 1, (1,))
-    for rows, batch in ((8, 2), (4, 8), (2, 1)):
+    for rows, batch in ((4, 8), (2, 1)):
         monkeypatch.setattr(gpu_passes, "ROWS", ((0, rows),))
         monkeypatch.setattr(gpu_passes, "BATCH", batch)
         forget()
-        both_ways(random(22, 5), "db2", mode)
+        both_ways(random(14, 5), "db2", mode)
 
 
 @interpreted
