@@ -148,7 +148,13 @@ def against_peers(kind, options, clock):
             raise ArithmeticError("without shared parameters it is another circuit")
     for peer in options.peers:
         make, least = PEERS[peer]
-        duel = Duel(ours(circuit), make(circuit), x)
+        try:
+            duel = Duel(ours(circuit), make(circuit), x)
+        except ArithmeticError as error:
+            print(f"{peer} is wrong, and not timed: {error}", file=sys.stderr)
+            for row in rows.values():
+                row += ["", "wrong", ""]
+            continue
         for name, label in PASSES.items():
             one, other, ratio = duel.measure(name, options.rounds, clock)
             reached &= 1 / ratio >= least
