@@ -1,6 +1,7 @@
 """One level along one axis of any tensor, and its adjoint, by one Triton kernel each.
 
-A contiguous tensor is seen as [outer, n, inner], bands as [outer, length, inner]. With e the
+Up to four contiguous tensors in one launch: a small one is done before the next is on its way. A
+tensor is seen as [outer, n, inner], bands as [outer, length, inner]. With e the
 signal extended by ``before`` samples in front (border_triton.py):
 
     down    low[o] = sum_t LOW[t] e[2o + t],      high the same
@@ -70,13 +71,31 @@ def weighted(values, TAPS: tl.constexpr, zero):
     return total
 
 
-@triton.jit(do_not_specialize=["n", "length", "before", "blocks"])
+@triton.jit
+def chosen(number, a, b, c, d, COUNT: tl.constexpr):
+    """The pointer of this number, of those that are there."""
+    if COUNT > 1:
+        a = tl.where(number == 1, b, a)
+    if COUNT > 2:
+        a = tl.where(number == 2, c, a)
+    if COUNT > 3:
+        a = tl.where(number == 3, d, a)
+    return a
+
+
+@triton.jit(do_not_specialize=["n", "length", "before", "blocks", "programs"])
 def line_down_kernel(
-    x, low, high, n, length, inner, before, blocks,
+    x0, x1, x2, x3, low0, low1, low2, low3, high0, high1, high2, high3, n, length, inner, before,
+    blocks, programs,
     LOW: tl.constexpr, HIGH: tl.constexpr, TAPS: tl.constexpr, MODE: tl.constexpr,
-    SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
+    COUNT: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    program = tl.program_id(0)
+    """``blocks`` a line, ``programs`` a tensor, COUNT tensors of one shape."""
+    number, program = tl.program_id(0) // programs, tl.program_id(0) % programs
+    x = chosen(number, x0, x1, x2, x3, COUNT)
+    low = chosen(number, low0, low1, low2, low3, COUNT)
+    high = chosen(number, high0, high1, high2, high3, COUNT)
     line = (program // blocks).to(tl.int64)
     start = (program % blocks) * BLOCK
     if WIDE:  # twice a length may not fit 32 bits
@@ -136,15 +155,21 @@ def partners(m, n, MODE: tl.constexpr):
         return m - n, m + n
 
 
-@triton.jit(do_not_specialize=["n", "length", "before", "after", "blocks"])
+@triton.jit(do_not_specialize=["n", "length", "before", "after", "blocks", "programs"])
 def line_up_kernel(
-    low, high, x, n, length, inner, before, after, blocks,
+    low0, low1, low2, low3, high0, high1, high2, high3, x0, x1, x2, x3, n, length, inner, before,
+    after, blocks, programs,
     LOWE: tl.constexpr, LOWO: tl.constexpr, HIGHE: tl.constexpr, HIGHO: tl.constexpr,
     HAS_LOW: tl.constexpr, HAS_HIGH: tl.constexpr, MODE: tl.constexpr, ONCE: tl.constexpr,
-    SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr, BLOCK: tl.constexpr,
+    COUNT: tl.constexpr, SHORT: tl.constexpr, WIDE: tl.constexpr, ACC: tl.constexpr,
+    BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """ONCE: each sample is read at most once in front and once behind, see `partners`."""
-    program = tl.program_id(0)
+    """ONCE: each sample is read at most once in front and once behind, see `partners`. The rest as
+    in `line_down_kernel`."""
+    number, program = tl.program_id(0) // programs, tl.program_id(0) % programs
+    low = chosen(number, low0, low1, low2, low3, COUNT)
+    high = chosen(number, high0, high1, high2, high3, COUNT)
+    x = chosen(number, x0, x1, x2, x3, COUNT)
     line = (program // blocks).to(tl.int64)
     start = (program % blocks) * BLOCK
     if WIDE:  # twice a length may not fit 32 bits

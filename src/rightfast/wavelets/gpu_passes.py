@@ -27,10 +27,14 @@ BATCH = 0  # rows a round; 0: four on the way down, two on the way up
 MARGIN = 8  # float32 numbers in a sector of memory
 CHEAP_TAPS = 8
 LINE_BLOCK = 256
+MOST_LINES = 4  # tensors in one launch along an axis
 
 
-def line_down(tape: Tape, x: Tensor, parts: Sequence[Tensor], axis: Axis, length: int) -> None:
-    """Both bands along one axis."""
+def lines_down(
+    tape: Tape, xs: Sequence[Tensor], lows: Parts, highs: Parts, axis: Axis, length: int
+) -> None:
+    """Both bands of up to MOST_LINES tensors of one shape, along one axis."""
+    x = xs[0]
     n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
     launch = launch_of(
         line_triton.line_down_kernel,
@@ -38,27 +42,37 @@ def line_down(tape: Tape, x: Tensor, parts: Sequence[Tensor], axis: Axis, length
         HIGH=_sorted(axis.hi),
         TAPS=len(axis.lo),
         MODE=axis.mode,
+        COUNT=len(xs),
         **_line_meta(x, n, length, inner, axis),
     )
     blocks = cdiv(length * inner, launch.fixed["BLOCK"])
-    tape.launch(launch, blocks * outer, [x, *parts], n, length, inner, axis.before, blocks)
+    programs, tensors = blocks * outer, [*_four(xs), *_four(lows), *_four(highs)]
+    numbers = (n, length, inner, axis.before, blocks, programs)
+    tape.launch(launch, programs * len(xs), tensors, *numbers)
 
 
-def line_up(tape: Tape, parts: Parts, x: Tensor, axis: Axis, length: int) -> None:
-    """The signal from both bands along one axis; bands that are None are zeros."""
+def lines_up(
+    tape: Tape, lows: Parts, highs: Parts, xs: Sequence[Tensor], axis: Axis, length: int
+) -> None:
+    """Up to MOST_LINES signals from both bands along one axis; either bands are None for all of
+    them, which are zeros."""
+    x = xs[0]
     n, (outer, inner) = x.shape[axis.dim], _lines(x, axis.dim)
     launch = launch_of(
         line_triton.line_up_kernel,
         **_phases(axis),
-        HAS_LOW=parts[0] is not None,
-        HAS_HIGH=parts[1] is not None,
+        HAS_LOW=lows[0] is not None,
+        HAS_HIGH=highs[0] is not None,
         MODE=axis.mode,
         ONCE=reads_once(axis, n),
+        COUNT=len(xs),
         **_line_meta(x, length, n, inner, axis, n),
     )
     blocks = cdiv(n * inner, launch.fixed["BLOCK"])
-    numbers = (n, length, inner, axis.before, _after(axis, n, length), blocks)
-    tape.launch(launch, blocks * outer, [*_given(parts, x), x], *numbers)
+    programs = blocks * outer
+    tensors = [*_given(_four(lows), x), *_given(_four(highs), x), *_four(xs)]
+    numbers = (n, length, inner, axis.before, _after(axis, n, length), blocks, programs)
+    tape.launch(launch, programs * len(xs), tensors, *numbers)
 
 
 def plane_down(
@@ -211,6 +225,11 @@ def _line_meta(
         "BLOCK": block,
         "num_warps": max(1, block // 64),
     }
+
+
+def _four(tensors: Parts) -> Parts:
+    """The tensors, and the first of them where a kernel takes more."""
+    return [*tensors, *[tensors[0]] * (MOST_LINES - len(tensors))]
 
 
 def _given(parts: Parts, x: Tensor) -> list[Tensor]:

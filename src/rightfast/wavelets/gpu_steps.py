@@ -1,6 +1,7 @@
 """One level of a transform on a GPU, as passes along its axes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 import torch
 from rightfast_kernels.dwt.border_triton import WEIGHTED
@@ -8,9 +9,10 @@ from rightfast_kernels.dwt.transforms import Axis, Level, shape_at
 from torch import Tensor
 
 from rightfast.wavelets.gpu_passes import (
+    MOST_LINES,
     Parts,
-    line_down,
-    line_up,
+    lines_down,
+    lines_up,
     near,
     plane_down,
     plane_fold,
@@ -35,23 +37,28 @@ def down(
     sums, bands, left = full(x.dtype), {0: x}, len(axes)
     while left:
         count = 2 if _fused_down(axes[:left]) else 1
-        passed = slice(left - count, left)
+        passed, lengths = slice(left - count, left), level.lengths[left - count : left]
         left -= count
         made: Bands = {}
         for code, band in bands.items():
-            shape = shape_at(tuple(band.shape), axes[passed], level.lengths[passed])
+            shape = shape_at(tuple(band.shape), axes[passed], lengths)
             codes = [code + (part << len(axes) - left - count) for part in range(1 << count)]
-            parts = [
-                wanted[code] if not left and code in wanted else tape.empty(shape, sums)
-                for code in codes
-            ]
+            for code in codes:
+                known = not left and code in wanted
+                made[code] = wanted[code] if known else tape.empty(shape, sums)
             if count == 2:
-                plane_down(tape, band, parts, axes[passed], level.lengths[passed])
-            else:
-                line_down(tape, band, parts, axes[left], level.lengths[left])
-            made.update(zip(codes, parts, strict=True))
+                plane_down(tape, band, [made[code] for code in codes], axes[passed], lengths)
+        if count == 1:
+            _lines_down(tape, bands, made, axes[left], lengths[0], 1 << len(axes) - left - 1)
         bands = made
     return bands[0]
+
+
+def _lines_down(tape: Tape, bands: Bands, made: Bands, axis: Axis, length: int, high: int) -> None:
+    """Along one axis, ``high`` its bit in the codes."""
+    for codes in _alike(bands, lambda code: (made[code].dtype, made[code + high].dtype)):
+        lows, highs = [made[code] for code in codes], [made[code + high] for code in codes]
+        lines_down(tape, [bands[code] for code in codes], lows, highs, axis, length)
 
 
 def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor | None) -> Tensor:
@@ -66,18 +73,28 @@ def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor
         shape = tuple(shape_at(shape, axes[passed], level.samples[passed]))
         left = len(axes) - done
         made: Bands = {}
-        for rest in range(1 << left):
-            parts = [bands.get((part << left) + rest) for part in range(1 << count)]
-            if left and all(part is None for part in parts):
-                continue
-            to = out if out is not None and not left else tape.empty(shape, full(like.dtype))
-            if count == 2:
-                _plane_up(tape, parts, to, axes[passed], level.lengths[passed])
-            else:
-                line_up(tape, parts, to, axes[done - 1], level.lengths[done - 1])
-            made[rest] = to
+        for code in sorted({code % (1 << left) for code in bands}):
+            known = out is not None and not left
+            made[code] = out if known else tape.empty(shape, full(like.dtype))
+        if count == 2:
+            parts = [bands.get(part) for part in range(4)]
+            _plane_up(tape, parts, made[0], axes[passed], level.lengths[passed])
+        else:
+            _lines_up(tape, bands, made, axes[done - 1], level.lengths[done - 1], 1 << left)
         bands = made
     return bands[0]
+
+
+def _lines_up(tape: Tape, bands: Bands, made: Bands, axis: Axis, length: int, high: int) -> None:
+    """Along one axis, ``high`` its bit in the codes."""
+
+    def kind(code: int) -> torch.dtype | None:
+        return None if code not in bands else bands[code].dtype
+
+    for codes in _alike(made, lambda code: (kind(code), kind(code + high))):
+        lows = [bands.get(code) for code in codes]
+        highs = [bands.get(code + high) for code in codes]
+        lines_up(tape, lows, highs, [made[code] for code in codes], axis, length)
 
 
 def fitted(tape: Tape, x: Tensor, axes: Sequence[Axis], sizes: Sequence[int]) -> Tensor:
@@ -99,6 +116,16 @@ def _fit(_: tuple[int], x: Tensor, found: Tensor) -> None:
 def full(dtype: torch.dtype) -> torch.dtype:
     """The dtype of sums."""
     return torch.float64 if dtype == torch.float64 else torch.float32
+
+
+def _alike(codes: Iterable[int], kind: Callable[[int], Any]) -> Iterator[list[int]]:
+    """Those of one kind, as many as one launch takes at a time."""
+    found: dict[Any, list[int]] = {}
+    for code in codes:
+        found.setdefault(kind(code), []).append(code)
+    for some in found.values():
+        for first in range(0, len(some), MOST_LINES):
+            yield some[first : first + MOST_LINES]
 
 
 def _fused_down(axes: Sequence[Axis]) -> bool:
