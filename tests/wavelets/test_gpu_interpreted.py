@@ -53,7 +53,6 @@ def kernels(monkeypatch):
 
 def forget():
     gpu._recipes.clear()
-    gpu._known.clear()
 
 
 def both_ways(x, wavelet, mode, level=1, axes=None):
@@ -337,6 +336,16 @@ def test_other_cuts(mode, monkeypatch):
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_marks_of_torch_are_heeded(wavelet):
     check_marks(wavelet)
+
+
+@interpreted
+@pytest.mark.parametrize("axes", [(2, 3), (1, 2, 3)])
+def test_a_large_batch_goes_in_parts(axes, monkeypatch):
+    x = random(5, 2, 9, 8)
+    size = x[0].nbytes * (2 if len(axes) == 3 else 1)
+    monkeypatch.setattr(gpu, "PART", size)
+    both_ways(x, "db2", "periodization", 2, axes)
+    assert {key[1][0] for key in gpu._recipes} == ({2, 1} if len(axes) == 3 else {2})
 
 
 @interpreted

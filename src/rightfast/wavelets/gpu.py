@@ -7,10 +7,10 @@ A level is one pass along the last two axes where that serves, and passes along 
 (gpu_steps.py). Half precision is read and written as it is and summed in float32.
 """
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, replace
-from functools import lru_cache
+from dataclasses import replace
+from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from typing import Any
@@ -26,8 +26,10 @@ from rightfast.wavelets.gpu_recipe import Recipe, Tape
 HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
 MOST = 512
+# Bytes of a signal that is transformed at once: what lies between its levels stays in the L2 cache,
+# and takes no more memory than for so much.
+PART = 1 << 26
 _recipes: dict[Hashable, Recipe] = {}
-_known: dict[Hashable, Any] = {}
 
 
 @lru_cache(maxsize=1)
@@ -36,42 +38,28 @@ def available() -> bool:
     return torch.cuda.is_available() and torch.version.hip is None and bool(find_spec("triton"))
 
 
-@dataclass(frozen=True)
-class _Known:
-    """A decomposition that was done before: the sizes of its bands, and of what lies between
-    them, in a row; how many of them are bands; and what is launched."""
-
-    sizes: list[int]
-    bands: int
-    recipe: Recipe
-
-
 def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:
     """All bands of the contiguous signal ``x``, in ``out`` if given; not recorded by autograd."""
     if x.is_neg() or x._is_zerotensor():
         x = _real(x)
     key = (plan.text, x.shape, x.dtype, x.get_device())
-    if not out and (known := _known.get(key)):
-        like = x.detach() if x.requires_grad else x  # else torch notes a derivative
-        made = native.empty_many(like, known.sizes, x.ndim)
+    recipe = None if out else _recipes.get(key)
+    if recipe and recipe.sizes:
         with _on(x):
-            known.recipe.launch([None, x, *made])
-        return made[: known.bands]
+            return recipe.results([x])
     transform, shapes, signal = _planned(plan.text, x.shape)
     _check([x], [signal], x)
     bands = list(_check(out, shapes, x)) if out else [x.new_empty(shape) for shape in shapes]
     if not x.numel():
         return [band.zero_() for band in bands]
-    recipe = _run(key, [x, *bands], lambda t: _down(t, x, bands, transform))
+    with _on(x):
+        for some in _parts([x, *bands], x, transform):
+            _run((plan.text, some[0].shape, *key[2:]), some, 1, partial(_down, transform))
     native.written(out)
-    alike = recipe and all(dtype == x.dtype for _, dtype in recipe.made)
-    if recipe and alike and native.available and not out:
-        every = [*shapes, *(shape for shape, _ in recipe.made)]
-        _keep(_known, key, _Known([n for shape in every for n in shape], len(bands), recipe))
     return bands
 
 
-def _down(tape: Tape, x: Tensor, bands: Sequence[Tensor], transform: Transform) -> None:
+def _down(transform: Transform, tape: Tape, x: Tensor, *bands: Tensor) -> None:
     from rightfast.wavelets import gpu_haar
     from rightfast.wavelets import gpu_steps as steps
 
@@ -95,20 +83,27 @@ def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor
     bands = _check(bands, shapes, like)
     if any(band.is_neg() or band._is_zerotensor() for band in bands):
         bands = [_real(band) for band in bands]
+    key = (plan.text, like.shape, like.dtype, like.get_device(), "up")
+    recipe = _recipes.get(key) if out is None else None
+    if recipe and recipe.sizes:
+        with _on(like):
+            return recipe.results(bands)[0]
     x = like.new_empty(shape) if out is None else _check([out], [shape], like)[0]
     if not x.numel():
         return x
-    key = (plan.text, like.shape, like.dtype, like.get_device(), True)
-    _run(key, [*bands, x], lambda tape: _up(tape, bands, x, transform))
+    with _on(like):
+        for some in _parts([*bands, x], x, transform):
+            _run((plan.text, some[0].shape, *key[2:]), some, len(bands), partial(_up, transform))
     if out is not None:
         native.written([out])
     return x
 
 
-def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) -> None:
+def _up(transform: Transform, tape: Tape, *tensors: Tensor) -> None:
     from rightfast.wavelets import gpu_haar
     from rightfast.wavelets import gpu_steps as steps
 
+    *bands, x = tensors
     found = dict(zip(transform.places(), bands, strict=True))
     if gpu_haar.suits(transform):
         gpu_haar.up(tape, found, x, transform)
@@ -123,24 +118,35 @@ def _up(tape: Tape, bands: Sequence[Tensor], x: Tensor, transform: Transform) ->
         low = steps.up(tape, given, transform.axes, level, None if number else x)
 
 
-def _run(key: Hashable, given: list[Tensor], first: Callable[[Tape], None]) -> Recipe | None:
-    """By the recipe that is known, else as it is done for the first time; returns the recipe."""
-    with _on(given[0]):
-        recipe = _recipes.get(key)
-        if recipe:
-            recipe.run(given)
-            return recipe
-        tape = Tape(given)
-        first(tape)
+def _parts(tensors: list[Tensor], x: Tensor, transform: Transform) -> Iterable[Sequence[Tensor]]:
+    """The tensors, some of their leading items at a time where the signal ``x`` is large and one
+    level hands something on to the next."""
+    from rightfast.wavelets import gpu_haar
+    from rightfast.wavelets.gpu_steps import hands_on
+
+    lead = x.ndim + transform.axes[0].dim
+    items = x.shape[:lead].numel()
+    parts = min(items, -(-x.nbytes // PART))
+    if parts < 2 or gpu_haar.suits(transform) or not hands_on(transform):
+        return [tensors]
+    count = -(-items // parts)
+    return zip(*(torch.split(y.flatten(0, lead - 1), count) for y in tensors), strict=True)
+
+
+def _run(key: Hashable, given: Sequence[Tensor], inputs: int, first: Callable[..., None]) -> None:
+    """By the recipe that is known, else as it is done for the first time."""
+    recipe = _recipes.get(key)
+    if recipe:
+        recipe.run(given)
+        return
+    tape = Tape(given)
+    first(tape, *given)
     if tape.recipe:
-        _keep(_recipes, key, tape.recipe)
-    return tape.recipe
-
-
-def _keep(kept: dict[Hashable, Any], key: Hashable, value: Any) -> None:
-    if len(kept) >= MOST:
-        kept.clear()
-    kept[key] = value
+        if native.available:
+            tape.recipe.together(given, inputs)
+        if len(_recipes) >= MOST:
+            _recipes.clear()
+        _recipes[key] = tape.recipe
 
 
 @lru_cache(maxsize=MOST)

@@ -11,6 +11,7 @@ from operator import itemgetter
 from typing import Any
 
 import torch
+from rightfast_kernels.dwt import native
 from torch import Tensor
 
 Launch = Callable[..., Any]
@@ -20,18 +21,43 @@ Step = tuple[Launch, tuple[int], Callable[[Sequence[Any]], tuple[Any, ...]], tup
 
 @dataclass
 class Recipe:
-    """Launches in order. Tensors are numbered: none at all, those given, those that it makes."""
+    """Launches in order. Tensors are numbered: none at all, those given, those that it makes.
+
+    Attributes:
+        made: shape and dtype of what lies between two launches.
+        steps: what is launched.
+        sizes: the shapes of the results, the last tensors given, and of what is made, in a row, if
+            one call can make them all; ``count`` of them are results.
+    """
 
     made: list[tuple[tuple[int, ...], torch.dtype]] = field(default_factory=list)
     steps: list[Step] = field(default_factory=list)
+    sizes: list[int] = field(default_factory=list)
+    count: int = 0
+
+    def together(self, given: Sequence[Tensor], inputs: int) -> None:
+        """Makes results that nobody gave along with the rest, if all are of one kind."""
+        if all(dtype == given[0].dtype for _, dtype in self.made):
+            shapes = [*(x.shape for x in given[inputs:]), *(shape for shape, _ in self.made)]
+            self.count = len(given) - inputs
+            self.sizes = [n for shape in shapes for n in shape]
+
+    def results(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        """The results for other inputs of the same shapes, dtypes and device."""
+        like = inputs[0]
+        if like.requires_grad:
+            like = like.detach()  # else torch notes a derivative
+        made = native.empty_many(like, self.sizes, like.ndim)
+        self._launch([None, *inputs, *made])
+        return made[: self.count]
 
     def run(self, given: Sequence[Tensor]) -> None:
-        """Again, on other tensors of the same shapes, dtypes and device."""
+        """The same where the results are given."""
         device = given[0].device
         made = [torch.empty(shape, dtype=dtype, device=device) for shape, dtype in self.made]
-        self.launch([None, *given, *made])
+        self._launch([None, *given, *made])
 
-    def launch(self, tensors: Sequence[Tensor | None]) -> None:
+    def _launch(self, tensors: Sequence[Tensor | None]) -> None:
         for launch, grid, take, numbers in self.steps:
             launch(grid, *take(tensors), *numbers)
 

@@ -5,7 +5,7 @@ from typing import Any
 
 import torch
 from rightfast_kernels.dwt.border_triton import WEIGHTED
-from rightfast_kernels.dwt.transforms import Axis, Level, shape_at
+from rightfast_kernels.dwt.transforms import Axis, Level, Transform, shape_at
 from torch import Tensor
 
 from rightfast.wavelets.gpu_passes import (
@@ -74,8 +74,8 @@ def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor
         left = len(axes) - done
         made: Bands = {}
         for code in sorted({code % (1 << left) for code in bands}):
-            known = out is not None and not left
-            made[code] = out if known else tape.empty(shape, full(like.dtype))
+            last = out if not left else None
+            made[code] = tape.empty(shape, full(like.dtype)) if last is None else last
         if count == 2:
             parts = [bands.get(part) for part in range(4)]
             _plane_up(tape, parts, made[0], axes[passed], level.lengths[passed])
@@ -111,6 +111,12 @@ def _fit(_: tuple[int], x: Tensor, found: Tensor) -> None:
     both = tuple(slice(min(a, b)) for a, b in zip(x.shape, found.shape, strict=True))
     found.zero_()
     found[both] = x[both]
+
+
+def hands_on(transform: Transform) -> bool:
+    """Whether a pass over memory leaves something to a later one."""
+    axes = transform.axes
+    return len(transform.levels) > 1 or len(axes) > (2 if _fused_down(axes) else 1)
 
 
 def full(dtype: torch.dtype) -> torch.dtype:
