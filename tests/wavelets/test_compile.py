@@ -6,6 +6,7 @@ from torch._subclasses import FakeTensorMode
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from rightfast import wavelets as ours
+from rightfast.wavelets import gpu
 
 from .common import MODES, leaves
 
@@ -165,3 +166,9 @@ def test_make_fx_fake_and_meta_tensors():
     with FakeTensorMode():
         assert ours.dwt(torch.empty(3, 16), "db2")[0].shape == (3, 9)
     assert ours.dwt(torch.empty(3, 16, device="meta"), "db2")[0].shape == (3, 9)
+
+
+def test_a_compiler_asks_for_a_gpu_whether_or_not_somebody_has_asked_before():
+    gpu._available.cache_clear()
+    compiled = torch.compile(lambda x: x + gpu.available(), fullgraph=True, backend="eager")
+    assert compiled(torch.zeros(2)).tolist() == [float(torch.cuda.is_available())] * 2

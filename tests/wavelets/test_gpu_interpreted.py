@@ -4,6 +4,7 @@ process of their own, since Triton decides when it is imported whether to interp
 import os
 import subprocess
 import sys
+from functools import partial
 from types import SimpleNamespace
 
 import pytest
@@ -13,7 +14,9 @@ from rightfast_kernels.dwt import native
 pytest.importorskip("triton")
 
 from rightfast import wavelets as ours
-from rightfast.wavelets import backends, decompose, gpu, gpu_passes
+from rightfast.runtime import best_of, choices
+from rightfast.wavelets import backends, decompose, gpu, gpu_passes, gpu_tuned
+from rightfast.wavelets.gpu_cuts import Cut
 from rightfast.wavelets.single import prepare
 
 from .common import MODES
@@ -47,12 +50,8 @@ def kernels(monkeypatch):
         }
         monkeypatch.setattr(backends, "native", SimpleNamespace(**{**vars(native), **own}))
         # Fewer programs, which are slow here; `test_other_cuts` has shorter strips.
-        monkeypatch.setattr(gpu_passes, "ROWS", ((0, 16),))
-    forget()
-
-
-def forget():
-    gpu._recipes.clear()
+        monkeypatch.setattr(gpu_passes, "cut_for", lambda *_: Cut(16))
+    gpu.forget()
 
 
 def both_ways(x, wavelet, mode, level=1, axes=None):
@@ -327,9 +326,31 @@ def test_other_cuts(mode, monkeypatch):
     monkeypatch.setattr(gpu_passes, "launch_of", wide_launch)
     both_ways(random(5, 6), "db2", mode)
     both_ways(random(2, 9, 2), "db2", mode, 1, (1,))
-    monkeypatch.setattr(gpu_passes, "ROWS", ((0, 2),))
-    monkeypatch.setattr(gpu_passes, "BATCH", 1)
+    monkeypatch.setattr(gpu_passes, "cut_for", lambda *_: Cut(2, batch=1))
     both_ways(random(8, 5), "db2", mode)
+
+
+@interpreted
+def test_cuts_are_tried_and_one_that_is_wrong_is_not_used(monkeypatch):
+    used = []
+
+    def cut_for(x, axis, length, given):
+        used.append(given)
+        return given or Cut(16)
+
+    def clock(run):
+        run()
+        return {None: 3.0, Cut(8): 2.0, Cut(2): 4.0}[used[-1]]
+
+    monkeypatch.setattr(gpu_passes, "cut_for", cut_for)
+    cuts = {"usual": None, "wrong": Cut(0), "quick": Cut(8), "slow": Cut(2)}
+    monkeypatch.setattr(gpu_tuned, "CUTS", cuts)
+    monkeypatch.setattr(gpu_tuned, "best_of", partial(best_of, clock=clock))
+    x = random(1, 13, 14)
+    with ours.tuned(), pytest.warns(RuntimeWarning, match="candidate 'wrong'"):
+        check(lambda x: ours.wavedec2(x, "db2", level=1), x)
+    assert choices()[-1].winner == "quick"
+    assert used[-1] == Cut(8)
 
 
 @interpreted
@@ -339,13 +360,12 @@ def test_marks_of_torch_are_heeded(wavelet):
 
 
 @interpreted
-@pytest.mark.parametrize("axes", [(2, 3), (1, 2, 3)])
-def test_a_large_batch_goes_in_parts(axes, monkeypatch):
-    x = random(5, 2, 9, 8)
-    size = x[0].nbytes * (2 if len(axes) == 3 else 1)
-    monkeypatch.setattr(gpu, "PART", size)
-    both_ways(x, "db2", "periodization", 2, axes)
-    assert {key[1][0] for key in gpu._recipes} == ({2, 1} if len(axes) == 3 else {2})
+@pytest.mark.parametrize(("axes", "parts"), [((2, 3), {5}), ((1, 2, 3), {3, 2}), ((1, 3), {2, 1})])
+def test_a_large_batch_goes_in_parts(axes, parts, monkeypatch):
+    """Such that what lies between takes no more than a third of data and results."""
+    monkeypatch.setattr(gpu, "LARGE", 1)
+    both_ways(random(5, 2, 9, 8), "db2", "periodization", 2, axes)
+    assert {key[1][0] for key in gpu._recipes} == parts
 
 
 @interpreted

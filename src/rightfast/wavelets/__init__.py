@@ -8,6 +8,7 @@ any number of times, and works under torch.compile, torch.func and autocast.
 
 from rightfast.wavelets.backends import backend, served
 from rightfast.wavelets.catalogue import families, wavelist
+from rightfast.wavelets.gpu_tuned import tuned
 from rightfast.wavelets.layers import DWT, IDWT
 from rightfast.wavelets.lengths import (
     dwt_coeff_len,
@@ -47,6 +48,7 @@ __all__ = [
     "idwtn",
     "ravel_coeffs",
     "served",
+    "tuned",
     "unravel_coeffs",
     "wavedec",
     "wavedec2",

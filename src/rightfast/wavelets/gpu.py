@@ -13,6 +13,7 @@ from dataclasses import replace
 from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
+from math import ceil
 from typing import Any
 
 import torch
@@ -26,15 +27,21 @@ from rightfast.wavelets.gpu_recipe import Recipe, Tape
 HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
 MOST = 512
-# Bytes of a signal that is transformed at once: what lies between its levels stays in the L2 cache,
-# and takes no more memory than for so much.
-PART = 1 << 26
+# From so many bytes on a batch is transformed in parts, where what lies between two passes would
+# take more than MORE of the memory of the signal and its bands.
+LARGE = 1 << 27
+MORE = 0.35
 _recipes: dict[Hashable, Recipe] = {}
 
 
-@lru_cache(maxsize=1)
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
 def available() -> bool:
     """Whether there is a CUDA device, and Triton."""
+    return _available()
+
+
+@lru_cache(maxsize=1)
+def _available() -> bool:
     return torch.cuda.is_available() and torch.version.hip is None and bool(find_spec("triton"))
 
 
@@ -119,27 +126,32 @@ def _up(transform: Transform, tape: Tape, *tensors: Tensor) -> None:
 
 
 def _parts(tensors: list[Tensor], x: Tensor, transform: Transform) -> Iterable[Sequence[Tensor]]:
-    """The tensors, some of their leading items at a time where the signal ``x`` is large and one
-    level hands something on to the next."""
+    """The tensors, some of their leading items at a time where ``x``, the signal, is large."""
     from rightfast.wavelets import gpu_haar
-    from rightfast.wavelets.gpu_steps import hands_on
+    from rightfast.wavelets.gpu_steps import between
 
+    if x.nbytes < LARGE or gpu_haar.suits(transform):
+        return [tensors]
     lead = x.ndim + transform.axes[0].dim
     items = x.shape[:lead].numel()
-    parts = min(items, -(-x.nbytes // PART))
-    if parts < 2 or gpu_haar.suits(transform) or not hands_on(transform):
+    parts = min(items, ceil(between(transform, x.dtype) / 2 / MORE))
+    if parts < 2:
         return [tensors]
     count = -(-items // parts)
     return zip(*(torch.split(y.flatten(0, lead - 1), count) for y in tensors), strict=True)
 
 
-def _run(key: Hashable, given: Sequence[Tensor], inputs: int, first: Callable[..., None]) -> None:
+def _run(
+    key: tuple[Any, ...], given: Sequence[Tensor], inputs: int, first: Callable[..., None]
+) -> None:
     """By the recipe that is known, else as it is done for the first time."""
     recipe = _recipes.get(key)
     if recipe:
         recipe.run(given)
         return
-    tape = Tape(given)
+    from rightfast.wavelets.gpu_tuned import best_cut
+
+    tape = Tape(given, best_cut((*key[:1], tuple(key[1]), *key[2:]), given, inputs, first))
     first(tape, *given)
     if tape.recipe:
         if native.available:
@@ -147,6 +159,11 @@ def _run(key: Hashable, given: Sequence[Tensor], inputs: int, first: Callable[..
         if len(_recipes) >= MOST:
             _recipes.clear()
         _recipes[key] = tape.recipe
+
+
+def forget() -> None:
+    """Work out anew what transforms come to."""
+    _recipes.clear()
 
 
 @lru_cache(maxsize=MOST)

@@ -11,21 +11,13 @@ from rightfast_kernels.dwt.transforms import Axis
 from torch import Tensor
 
 from rightfast.runtime import cdiv, launchable
+from rightfast.wavelets.gpu_cuts import cut_for
 from rightfast.wavelets.gpu_recipe import Launch, Tape
 
 ZERO, SYMMETRIC, PERIODIC, PERIODIZATION, REFLECT, ANTISYMMETRIC = 0, 1, 4, 5, 6, 7
 ONCE = (SYMMETRIC, PERIODIC, REFLECT, ANTISYMMETRIC)  # a sample stands for one missing at each end
 Parts = Sequence[Tensor | None]
 
-COLUMNS = 32  # of a strip of the fused kernels, which one warp goes down
-# Rows of a strip, by the least samples of a signal: longer ones read fewer rows twice, shorter ones
-# keep more of the GPU at work.
-ROWS = ((1 << 23, 16), (1 << 20, 8), (0, 4))
-AHEAD = 1  # rounds in which rows of a large signal come from memory to the L2 cache
-LARGE = 1 << 23
-BATCH = 0  # rows a round; 0: four on the way down, two on the way up
-MARGIN = 8  # float32 numbers in a sector of memory
-CHEAP_TAPS = 8
 LINE_BLOCK = 256
 MOST_LINES = 4  # tensors in one launch along an axis
 
@@ -82,8 +74,7 @@ def plane_down(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    rows = _rows(x)
-    columns, margin = _columns(x, second, l2)
+    cut = cut_for(x, second, l2, tape.cut)
     launch = launch_of(
         plane_triton.plane_down_kernel,
         LOW1=_sorted(first.lo),
@@ -100,14 +91,14 @@ def plane_down(
         EVEN=n2 % 2 == 0,
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
-        COLUMNS=columns,
-        BATCH=BATCH or 4,
-        AHEAD=_ahead(x),
-        MARGIN=margin,
-        num_warps=columns // 32,
+        COLUMNS=cut.columns,
+        BATCH=cut.batch or 4,
+        AHEAD=cut.ahead if x.shape[-2] > 1 else 0,
+        MARGIN=cut.margin,
+        num_warps=cut.columns // 32,
     )
-    tiles = cdiv(l1, rows), cdiv(l2 + max(0, margin - 1), columns - margin)
-    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
+    tiles = cdiv(l1, cut.rows), cdiv(l2 + max(0, cut.margin - 1), cut.columns - cut.margin)
+    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, cut.rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [x, *parts], *numbers)
 
@@ -125,7 +116,7 @@ def plane_up(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    rows = _rows(x)
+    cut = cut_for(x, second, 0, tape.cut)
     launch = launch_of(
         plane_up_triton.plane_up_kernel,
         **_phases(first, "1"),
@@ -141,14 +132,14 @@ def plane_up(
         **{f"HAS_{k}": p is not None for k, p in zip(("AA", "AD", "DA", "DD"), parts, strict=True)},
         ACC=_acc(x),
         WIDE=n1 * n2 >= 1 << 30,
-        COLUMNS=COLUMNS,
-        BATCH=BATCH or 2,
-        AHEAD=_ahead(x),
-        num_warps=COLUMNS // 32,
+        COLUMNS=cut.columns,
+        BATCH=cut.batch or 2,
+        AHEAD=cut.ahead if x.shape[-2] > 1 else 0,
+        num_warps=cut.columns // 32,
     )
     pairs1 = (n1 + first.before + 1) // 2 - first.before // 2
-    tiles = cdiv(pairs1, rows), cdiv((n2 + second.before % 2 + 1) // 2, COLUMNS)
-    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, rows)
+    tiles = cdiv(pairs1, cut.rows), cdiv((n2 + second.before % 2 + 1) // 2, cut.columns)
+    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, cut.rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [*_given(parts, x), x], *numbers)
 
@@ -185,26 +176,6 @@ def near(axis: Axis, n: int, length: int) -> int:
 def _after(axis: Axis, n: int, length: int) -> int:
     """How many samples behind the last one are read."""
     return max(0, 2 * length + len(axis.lo) - 2 - axis.before - n)
-
-
-def _rows(x: Tensor) -> int:
-    return next(rows for least, rows in ROWS if x.numel() >= least)
-
-
-def _columns(x: Tensor, axis: Axis, length: int) -> tuple[int, int]:
-    """Columns of a strip, and how many of them the strip beside it computes, too.
-
-    Whole sectors are worth computing some columns twice where a column is cheap: with 6 taps 382 us
-    in place of 493 (docs/wavelets/gpu.md), with 10 taps 450 in place of 418.
-    """
-    if MARGIN and x.numel() >= LARGE and length % 8 and len(axis.lo) <= CHEAP_TAPS:
-        return 2 * COLUMNS, MARGIN
-    return COLUMNS, 0
-
-
-def _ahead(x: Tensor) -> int:
-    """Small tensors are in the L2 cache anyway."""
-    return AHEAD if x.is_cuda and x.numel() >= LARGE and x.shape[-2] > 1 else 0
 
 
 def _lines(x: Tensor, dim: int) -> tuple[int, int]:

@@ -14,6 +14,8 @@ import torch
 from rightfast_kernels.dwt import native
 from torch import Tensor
 
+from rightfast.wavelets.gpu_cuts import Cut
+
 Launch = Callable[..., Any]
 # A launch, its grid, what takes its tensors from among all, and its numbers.
 Step = tuple[Launch, tuple[int], Callable[[Sequence[Any]], tuple[Any, ...]], tuple[int, ...]]
@@ -65,7 +67,8 @@ class Recipe:
 class Tape:
     """Runs a transform for the first time, on ``given``, and notes how: `recipe`."""
 
-    def __init__(self, given: Sequence[Tensor]) -> None:
+    def __init__(self, given: Sequence[Tensor], cut: Cut | None = None) -> None:
+        self.cut = cut  # of the kernels over two axes; None: the usual one
         self.tensors: list[Tensor | None] = [None, *given]
         # One tensor in two places may be two tensors the next time.
         self.views: list[tuple[Tensor, int]] = []

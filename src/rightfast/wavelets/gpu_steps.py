@@ -113,10 +113,13 @@ def _fit(_: tuple[int], x: Tensor, found: Tensor) -> None:
     found[both] = x[both]
 
 
-def hands_on(transform: Transform) -> bool:
-    """Whether a pass over memory leaves something to a later one."""
+def between(transform: Transform, dtype: torch.dtype) -> float:
+    """About how much memory what lies between two passes takes, in that of the signal."""
     axes = transform.axes
-    return len(transform.levels) > 1 or len(axes) > (2 if _fused_down(axes) else 1)
+    passes = len(axes) - _fused_down(axes)
+    smaller = 2.0 ** -len(axes) if len(transform.levels) > 1 else 0.0  # one level than the last
+    wider = full(dtype).itemsize / dtype.itemsize
+    return wider * (passes - 1 + smaller) / (1 - smaller)
 
 
 def full(dtype: torch.dtype) -> torch.dtype:
