@@ -1,11 +1,14 @@
 """Wavelets on a GPU as programs use them: backends, out=, streams, graphs, compilers, memory."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 import torch
 from rightfast_kernels.dwt import native
 
 from rightfast import wavelets as ours
+from rightfast.runtime import Graphs
 
 from .common import MODES, signal
 from .gpu_cases import ON_A_GPU, by_torch, check, check_marks, flat, random, tree_map
@@ -153,6 +156,22 @@ def test_a_graph_is_captured_after_one_call_and_replayed_on_other_data(name):
         x.copy_(other)
         graph.replay()
         close(found, by_torch(CALLS[name], other))
+
+
+@dataclass(frozen=True)
+class Options:
+    name: str
+
+
+def test_recorded_by_the_runtime():
+    """Results are copied before the next replay writes to them."""
+    for name in CALLS:
+        graphs = Graphs(lambda options, x: CALLS[options.name](x), record=True)
+        for key in "abc":
+            x = random(3, 16, 20, key=key)
+            found = graphs(Options(name), fed={"x": x.cuda()})
+            close(found, by_torch(CALLS[name], x))
+        assert graphs.recordings == len(graphs) == 1
 
 
 def test_a_training_step_is_captured():
