@@ -169,6 +169,7 @@ class Perf:
         cache = self.session.cache_of(f"{row.case}, {row.threads} threads")
         seed = zlib.crc32(row.case.encode())
         prepare = self._backend.prepare if self._backend else None
+        prepare = attributed(prepare) if prepare else None
         ask = attributed(lambda call: answer(function, call, case))
         verifier = Verifier(case, ask, seed, cache, users, prepare)
         if self.session.desk is not None:

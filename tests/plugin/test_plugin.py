@@ -174,6 +174,27 @@ def test_nothing_measured_is_never_green(project, why):
     assert project.run().ret == ExitCode.MISSING
 
 
+@pytest.mark.parametrize("role", ["peer", "subject"])
+def test_a_backend_may_find_out_from_its_inputs_that_it_does_not_cover_a_case(project, role):
+    project.file(
+        "test_it.py",
+        f"""
+        import pytest, torch
+        from pytest_rightfast import Unsupported, {role}
+
+        def small(x):
+            raise Unsupported("more than it takes")
+
+        @pytest.mark.perf_backends(ours=torch.exp, theirs={role}(torch.exp, prepare=small))
+        def test_it(perf, backend):
+            perf(backend, torch.ones(4), reference=torch.exp)
+        """,
+    )
+    done = project.run()
+    done.assert_outcomes(passed=1, skipped=1)
+    done.stdout.fnmatch_lines(["*theirs*more than it takes*"])
+
+
 def test_deselected_cases_are_not_missed(project):
     """A run of ordinary tests beside perf cases is an ordinary run."""
     project.file(
