@@ -70,17 +70,19 @@ class Distribution(ABC):
         return False
 
     @abstractmethod
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
-        """The most likely parameters [..., P]; where there are no statistics, the old ones.
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
+        """The M-step, in place: the parameters [..., P] go ``step_size`` of the way to the most
+        likely ones for the statistics [..., S]; where there are none, they stay.
 
         ``pseudocount`` counts as so many more samples a node, as the distribution says.
         """
-
-    @abstractmethod
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        """The parameters ``step_size`` of the way from the old to the new ones."""
 
     @abstractmethod
     def to_free(self, parameters: Tensor) -> Tensor:

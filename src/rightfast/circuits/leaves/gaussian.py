@@ -71,23 +71,23 @@ class Gaussian(Distribution):
         squares = second - 2 * mean * first + flow * mean**2
         out.copy_(torch.stack([by_mean, squares / deviation**3 - flow / deviation], -1))
 
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
-        """The pseudocount is that many samples from the old parameters."""
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
+        """The pseudocount is that many samples from the old parameters. A part of the way is one
+        between the moments, so that a mixture of the two has the parameters."""
         counts = statistics + pseudocount * self.expected(parameters)
-        flow, first, second = counts.unbind(-1)
-        mean = first / flow
-        deviation = (second / flow - mean**2).clamp(min=self.min_std**2).sqrt()
-        found = torch.stack([mean, deviation], -1)
-        return torch.where((flow > 0).unsqueeze(-1), found, parameters)
-
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        """Between the moments, so that a mixture of the two has these parameters."""
-        _, mean, second = torch.lerp(self.expected(old), self.expected(new), step_size).unbind(-1)
+        flow = counts[..., :1]
+        moments = torch.lerp(self.expected(parameters), counts / flow, step_size)
+        _, mean, second = moments.unbind(-1)
         deviation = (second - mean**2).clamp(min=self.min_std**2).sqrt()
-        blended = torch.stack([mean, deviation], -1)
-        return torch.where(new == old, old, blended)
+        found = torch.stack([mean, deviation], -1)
+        parameters.copy_(torch.where(flow > 0, found, parameters))
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)
