@@ -48,7 +48,10 @@ def _alive(theta: Tensor, keep_zero_params: bool) -> Tensor:
 
 def _take_over(theta: Tensor, counts: Tensor, total: Tensor, step_size: float) -> None:
     reached = total > 0
-    theta.mul_(torch.ones_like(total).masked_fill_(reached, 1 - step_size))
-    theta.addcdiv_(counts, torch.where(reached, total / step_size, torch.inf))
+    if step_size == 1 and bool(reached.all()):
+        torch.div(counts, total, out=theta)  # without reading the old
+    else:
+        theta.mul_(torch.ones_like(total).masked_fill_(reached, 1 - step_size))
+        theta.addcdiv_(counts, torch.where(reached, total / step_size, torch.inf))
     # Denormal numbers would make every later product of matrices many times slower.
     torch.threshold_(theta, torch.finfo(theta.dtype).tiny, 0.0)

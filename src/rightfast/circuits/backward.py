@@ -78,7 +78,8 @@ class _Backward:
         self.parameters = parameters
         self.extra: Tensor | None = None
         if parameters:
-            self.by_theta.zero_()
+            for part in self.bound.shared:
+                self.by_theta[part].zero_()
 
     def start(self, root_flow: Tensor) -> None:
         log_space = self.options.log_space
@@ -143,6 +144,7 @@ class _Backward:
         flows = three(piece.flows).masked_fill(three(piece.n).isneginf(), 0.0)
         reference_max.to_elements(chosen, flows, three(piece.element_flows))
         if self.parameters:
+            self._no_weights(piece)
             theta = three(piece.theta)
             found = torch.zeros_like(theta)
             reference_max.to_parameters(chosen, flows, found)
@@ -154,12 +156,19 @@ class _Backward:
         wide = self.state.tempered.get(number) or self.state.wide.get(number)
         assert piece.quotient is not None
         if wide is not None:
+            self._no_weights(piece)
             self._add_extra(piece, *wide.to_parameters(three(flows)))
         elif piece.weights is not None and (piece.parameters.stride or piece.groups == 1):
-            reference_sum.to_parameters(piece.quotient, piece.scaled, piece.weights)
+            reference_sum.to_parameters(piece.quotient, piece.scaled, piece.weights, piece.alone)
         else:
             h = three(piece.quotient) @ three(piece.scaled).transpose(1, 2)
             self._add(piece, h, self.by_theta)
+
+    def _no_weights(self, piece: Piece) -> None:
+        """For a piece whose derivatives are in ``extra``."""
+        if piece.alone:
+            assert piece.weights is not None
+            piece.weights.zero_()
 
     def _add_extra(self, piece: Piece, by_flow: Tensor, by_theta: Tensor) -> None:
         if self.extra is None:
