@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rightfast.circuits.binding import Piece, input_slices
 from rightfast.circuits.forward import State, elements, input_parameters, three
+from rightfast.circuits.leaves.base import Distribution
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily
 
@@ -266,21 +267,22 @@ class _Backward:
                     (where.stride, size, 1),
                     start + where.offset + groups.start * where.stride,
                 )
+                theta = input_parameters(
+                    family, self.state.parameters, groups, family.dist.num_parameters
+                )
                 part = flows[groups]
                 if missing is not None:
                     gone = missing[groups].unsqueeze(1)
-                    self._expected(family, groups, part, gone, target)
+                    self._expected(family.dist, theta, part, gone, target)
                     part = part.masked_fill(gone, 0.0)
-                family.dist.accumulate(x[groups], part, target)
+                family.dist.accumulate(theta, x[groups], part, target)
 
     def _expected(
-        self, family: InputFamily, groups: slice, flows: Tensor, gone: Tensor, target: Tensor
+        self, dist: Distribution, theta: Tensor, flows: Tensor, gone: Tensor, target: Tensor
     ) -> None:
         """A missing value counts as its expectation, or for "mpe" as its most likely value."""
-        dist = family.dist
-        theta = input_parameters(family, self.state.parameters, groups, dist.num_parameters)
         if self.options.algorithm == "mpe":
-            share = dist.statistics_of(dist.mode(theta)).to(flows.dtype)
+            share = dist.statistics_of_mode(theta).to(flows.dtype)
         else:
             share = dist.expected(theta)
         found = (flows * gone).sum(-1, keepdim=True) * share

@@ -46,15 +46,15 @@ class Distribution(ABC):
         """
 
     @abstractmethod
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
         """Adds the flows [G, K, B] of x [G, B] to the statistics [G, K, S].
 
         For groups that share parameters ``statistics`` is [1, K, S].
         """
 
     @abstractmethod
-    def statistics_of(self, x: Tensor) -> Tensor:
-        """The statistics of values, each with a flow of 1: [...] -> [..., S]."""
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        """The statistics of the most likely value, with a flow of 1: [..., P] -> [..., S]."""
 
     @abstractmethod
     def expected(self, parameters: Tensor) -> Tensor:
@@ -82,6 +82,7 @@ class Distribution(ABC):
         likely ones for the statistics [..., S]; where there are none, they stay.
 
         ``pseudocount`` counts as so many more samples a node, as the distribution says.
+        Statistics that are relative to the parameters become so to the new ones.
         """
 
     @abstractmethod

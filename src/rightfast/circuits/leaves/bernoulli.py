@@ -37,12 +37,12 @@ class Bernoulli(Distribution):
         torch.where(one, parameters, 1 - parameters, out=out)
         out.log_()
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
-        both = flows @ self.statistics_of(x).to(flows.dtype)
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+        both = flows @ torch.nn.functional.one_hot(x, 2).to(flows.dtype)
         statistics += both.sum(0, keepdim=True) if fold_shared(flows, statistics) else both
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(x, 2)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(self.mode(parameters), 2)
 
     def expected(self, parameters: Tensor) -> Tensor:
         return torch.cat([1 - parameters, parameters], -1)

@@ -66,11 +66,11 @@ class DiscretizedLogistic(Distribution):
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> None:
         operator.gather_table(self.log_probabilities(parameters), x, out)
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
         operator.accumulate(x, flows, statistics)
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(x, self.num_cats)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(self.mode(parameters), self.num_cats)
 
     def expected(self, parameters: Tensor) -> Tensor:
         return self.log_probabilities(parameters).exp()

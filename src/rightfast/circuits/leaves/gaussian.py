@@ -16,7 +16,8 @@ HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
 
 @dataclass(frozen=True)
 class Gaussian(Distribution):
-    """Parameters: mean, standard deviation. Statistics: the flow f, f x and f x^2.
+    """Parameters: mean, standard deviation. Statistics: the flow f, f z and f z^2 with
+    z = (x - mean) / deviation, so that float32 serves data far from 0.
 
     ``min_std`` bounds the deviation from below in the M-step, where one sample alone would have
     an infinite density.
@@ -53,23 +54,23 @@ class Gaussian(Distribution):
         torch.sub(x.unsqueeze(1), mean, out=out)
         out.div_(deviation).square_().mul_(-0.5).sub_(deviation.log() + HALF_LOG_TWO_PI)
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
-        moments = flows @ self.statistics_of(x)
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+        mean, deviation = parameters[..., :1], parameters[..., 1:]
+        largest = torch.finfo(x.dtype).max ** 0.5 / (1 + x.shape[-1])  # so that no sum overflows
+        z = ((x.unsqueeze(1) - mean) / deviation).clamp_(-largest, largest)
+        first = flows * z
+        moments = torch.stack([flows.sum(-1), first.sum(-1), first.mul_(z).sum(-1)], -1)
         statistics += moments.sum(0, keepdim=True) if fold_shared(flows, statistics) else moments
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.stack([torch.ones_like(x), x, x * x], -1)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return parameters.new_tensor([1.0, 0.0, 0.0]).expand(*parameters.shape[:-1], 3)
 
     def expected(self, parameters: Tensor) -> Tensor:
-        mean, deviation = parameters.unbind(-1)
-        return torch.stack([torch.ones_like(mean), mean, mean**2 + deviation**2], -1)
+        return parameters.new_tensor([1.0, 0.0, 1.0]).expand(*parameters.shape[:-1], 3)
 
     def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
-        mean, deviation = parameters.unbind(-1)
-        flow, first, second = statistics.unbind(-1)
-        by_mean = (first - flow * mean) / deviation**2
-        squares = second - 2 * mean * first + flow * mean**2
-        out.copy_(torch.stack([by_mean, squares / deviation**3 - flow / deviation], -1))
+        flow, first, second = statistics.split(1, -1)
+        out.copy_(torch.cat([first, second - flow], -1) / parameters[..., 1:])
 
     def update(
         self,
@@ -81,13 +82,19 @@ class Gaussian(Distribution):
     ) -> None:
         """The pseudocount is that many samples from the old parameters. A part of the way is one
         between the moments, so that a mixture of the two has the parameters."""
+        mean, deviation = parameters.split(1, -1)
         counts = statistics + pseudocount * self.expected(parameters)
-        flow = counts[..., :1]
-        moments = torch.lerp(self.expected(parameters), counts / flow, step_size)
-        _, mean, second = moments.unbind(-1)
-        deviation = (second - mean**2).clamp(min=self.min_std**2).sqrt()
-        found = torch.stack([mean, deviation], -1)
-        parameters.copy_(torch.where(flow > 0, found, parameters))
+        flow, first, second = counts.split(1, -1)
+        shift = step_size * first / flow
+        variance = 1 + step_size * (second / flow - 1) - shift**2
+        scale = variance.clamp(min=0).sqrt().maximum(self.min_std / deviation)
+        shift = torch.where(flow > 0, shift, 0.0)
+        scale = torch.where(flow > 0, scale, 1.0)
+        mean.addcmul_(deviation, shift)
+        deviation.mul_(scale)
+        flow, first, second = statistics.clone().split(1, -1)
+        second = second - 2 * shift * first + shift**2 * flow
+        statistics.copy_(torch.cat([flow, (first - shift * flow) / scale, second / scale**2], -1))
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)
