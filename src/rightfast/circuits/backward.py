@@ -21,15 +21,27 @@ from rightfast.circuits.plan import InputFamily
 
 @dataclass(frozen=True)
 class Flows:
-    """What a backward pass found.
-
-    ``rows`` [rows, batch]: the flow of every row, or its log with ``log_space``; a view that
-    lives as long as the state. ``by_parameter``: the derivative by every parameter, flat, if it
+    """What a backward pass found. ``by_parameter``: the derivative by every parameter, flat, if it
     was asked for.
     """
 
-    rows: Tensor
+    state: State
+    number: int
     by_parameter: Tensor | None = None
+
+    @property
+    def rows(self) -> Tensor:
+        """The flow of every row, or its log with ``log_space``: [rows, batch], a copy.
+
+        Raises RuntimeError after another backward pass of the same forward pass.
+        """
+        if self.number != self.state.backward_passes:
+            raise RuntimeError(
+                "another backward pass of the same forward pass has overwritten these flows: read "
+                "rows before it"
+            )
+        assert self.state.bound.flows is not None
+        return self.state.bound.flows.clone()
 
 
 def run(
@@ -53,6 +65,7 @@ def run(
             "the parameters have changed since the forward pass: call backward before they are "
             "updated, or run the forward pass again"
         )
+    state.backward_passes += 1
     backward = _Backward(state, options, statistics is not None or derivative)
     if state.evidence.batch:
         backward.start(root_flow)
@@ -60,7 +73,8 @@ def run(
             backward.piece(number, state.bound.pieces[number])
         if statistics is not None:
             backward.add_statistics(statistics)
-    return Flows(backward.rows, backward.derivative() if derivative else None)
+    by_parameter = backward.derivative() if derivative else None
+    return Flows(state, state.backward_passes, by_parameter)
 
 
 class _Backward:

@@ -69,7 +69,7 @@ class Gaussian(Distribution):
         return parameters.new_tensor([1.0, 0.0, 1.0]).expand(*parameters.shape[:-1], 3)
 
     def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
-        flow, first, second = statistics.split(1, -1)
+        flow, first, second = torch.split(statistics, 1, -1)
         out.copy_(torch.cat([first, second - flow], -1) / parameters[..., 1:])
 
     def update(
@@ -82,9 +82,9 @@ class Gaussian(Distribution):
     ) -> None:
         """The pseudocount is that many samples from the old parameters. A part of the way is one
         between the moments, so that a mixture of the two has the parameters."""
-        mean, deviation = parameters.split(1, -1)
+        mean, deviation = torch.split(parameters, 1, -1)
         counts = statistics + pseudocount * self.expected(parameters)
-        flow, first, second = counts.split(1, -1)
+        flow, first, second = torch.split(counts, 1, -1)
         shift = step_size * first / flow
         variance = 1 + step_size * (second / flow - 1) - shift**2
         scale = variance.clamp(min=0).sqrt().maximum(self.min_std / deviation)
@@ -92,7 +92,7 @@ class Gaussian(Distribution):
         scale = torch.where(flow > 0, scale, 1.0)
         mean.addcmul_(deviation, shift)
         deviation.mul_(scale)
-        flow, first, second = statistics.clone().split(1, -1)
+        flow, first, second = torch.split(statistics.clone(), 1, -1)
         second = second - 2 * shift * first + shift**2 * flow
         statistics.copy_(torch.cat([flow, (first - shift * flow) / scale, second / scale**2], -1))
 
