@@ -251,9 +251,7 @@ def test_varying_batch(perf):
     perf(steps, case=case)
 
 
-@pytest.mark.parametrize(
-    "spec", [SPECS[0], *SPECS[3:], Spec("hmm", 500, 8, 1)], ids=str
-)
+@pytest.mark.parametrize("spec", [SPECS[0], *SPECS[3:], Spec("hmm", 500, 8, 1)], ids=str)
 def test_compile(perf, spec):
     """From a node graph to a circuit; judged by its number of parameters."""
     root = root_of(spec)

@@ -1,4 +1,4 @@
-"""What users do at the wrong moment, with the wrong file or the wrong numbers: told, never wrong."""
+"""The wrong moment, the wrong file, the wrong numbers: refused, or served rightly."""
 
 import copy
 import json

@@ -2,8 +2,8 @@
 
     l_e[c] = alpha e[c] + log sum_n theta[n, c]^alpha exp(l_n - alpha n),    l = log f
 
-It is alpha times the sum layer's own operator, with theta transposed, of l_n / alpha - n; a sum with
-n = -inf contributes nothing.
+It is alpha times the sum layer's own operator, with theta transposed, of l_n / alpha - n; a sum
+with n = -inf contributes nothing.
 """
 
 import torch
