@@ -21,13 +21,17 @@ from rightfast.circuits.plan import InputFamily
 
 @dataclass(frozen=True)
 class Flows:
-    """What a backward pass found. ``by_parameter``: the derivative by every parameter, flat, if it
-    was asked for.
+    """What a backward pass found.
+
+    ``held`` are the flows in the buffer of the pass, whose ``state`` is held with them, since
+    another pass would use it again. ``by_parameter``: the derivative by every parameter, flat, if
+    it was asked for.
     """
 
-    state: State
-    number: int
+    held: Tensor
     by_parameter: Tensor | None = None
+    state: State | None = None
+    number: int = 0
 
     @property
     def rows(self) -> Tensor:
@@ -35,13 +39,12 @@ class Flows:
 
         Raises RuntimeError after another backward pass of the same forward pass.
         """
-        if self.number != self.state.backward_passes:
+        if self.state is not None and self.number != self.state.backward_passes:
             raise RuntimeError(
                 "another backward pass of the same forward pass has overwritten these flows: read "
                 "rows before it"
             )
-        assert self.state.bound.flows is not None
-        return self.state.bound.flows.clone()
+        return self.held.clone()
 
 
 def run(
@@ -74,7 +77,7 @@ def run(
         if statistics is not None:
             backward.add_statistics(statistics)
     by_parameter = backward.derivative() if derivative else None
-    return Flows(state, state.backward_passes, by_parameter)
+    return Flows(backward.rows, by_parameter, state, state.backward_passes)
 
 
 class _Backward:
