@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from rightfast import circuits
-from rightfast.circuits import Gaussian, storage
+from rightfast.circuits import Gaussian, description, storage
 from rightfast.circuits.structures import hclt
 
 from .common import STRUCTURES, build
@@ -66,7 +66,7 @@ def test_foreign_and_damaged_files_are_refused(tmp_path):
     with pytest.raises(ValueError, match="damaged"):
         circuits.load(path)
     circuit, _ = build("hmm")
-    nodes, tensors = storage._graph(circuit)
+    nodes, tensors = description.describe(circuit.plan.order)
     header = {"format": storage.FORMAT, "version": "1", "nodes": json.dumps(nodes)}
     save_file(tensors | {"parameters": torch.zeros(3)}, path, header)
     with pytest.raises(ValueError, match="3 parameters"):

@@ -6,6 +6,7 @@
     reference_max           n = max(log theta + e), with where the maximum was
     reference_product       e = the sum of rows of n, and flows back to these rows
     reference_categorical   values picked from tables of probabilities, and counted into them
+    reference_update        parameters from flows, in place
 
 Shapes: G groups with N sums and C children each, B samples, the batch innermost. theta [G, N, C],
 e [G, C, B], n [G, N, B]; with one group the leading dimension may be left out.

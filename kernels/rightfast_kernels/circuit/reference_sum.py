@@ -99,9 +99,11 @@ def to_elements(theta: Tensor, quotient: Tensor, scaled: Tensor, out: Tensor) ->
     out.mul_(scaled)
 
 
-def to_parameters(quotient: Tensor, scaled: Tensor, out: Tensor) -> None:
-    """Adds H = (f / S) E^T to ``out`` [G, N, C]."""
-    if out.dim() == 2:
+def to_parameters(quotient: Tensor, scaled: Tensor, out: Tensor, overwrite: bool) -> None:
+    """H = (f / S) E^T, added to ``out`` [G, N, C] or in place of it."""
+    if overwrite:
+        matmul(quotient, scaled.transpose(-1, -2), out)
+    elif out.dim() == 2:
         out.addmm_(quotient, scaled.transpose(-1, -2))
     else:
         out.baddbmm_(quotient, scaled.transpose(-1, -2))

@@ -63,20 +63,19 @@ class Wide:
             shares = self._shares(group, node, sample) * weight
             by_flow.index_put_((group, node), shares, accumulate=True)
             gap = self.e[group, :, sample] - self.n[group, node, sample].unsqueeze(1)
-            raw = torch.where(weight == 0, 0, (self.alpha * gap).exp() * weight)
+            raw = torch.where(weight == 0, 0, gap.exp() * weight)
             by_power.index_put_((group, node), raw, accumulate=True)
-        if self.alpha != 1:
-            factor = self.theta ** (self.alpha - 1)
-            by_power = torch.where(factor.isfinite(), factor * by_power, 0)
-        return by_flow, by_power
+        if self.alpha == 1:
+            return by_flow, by_power
+        return by_flow, torch.where(self.theta > 0, by_flow / self.theta, 0)
 
     def _quotient(self, flows: Tensor) -> Tensor:
         return torch.where(self.sums < LEAST, 0, flows / self.sums)
 
     def _shares(self, group: Tensor, node: Tensor, sample: Tensor) -> Tensor:
         """(theta exp(e - n))^alpha of the children of some entries: [K, C], rows of sum 1."""
-        terms = self.alpha * (self.e[group, :, sample] - self.n[group, node, sample].unsqueeze(1))
-        return (self.power[group, node].log() + terms).exp_()
+        gap = self.e[group, :, sample] - self.n[group, node, sample].unsqueeze(1)
+        return (self.alpha * (self.theta[group, node].log() + gap)).exp_()
 
 
 def forward(theta: Tensor, e: Tensor, alpha: float = 1.0) -> Wide:
@@ -98,7 +97,7 @@ def forward(theta: Tensor, e: Tensor, alpha: float = 1.0) -> Wide:
     if len(group):
         n[entries] = torch.cat(
             [
-                (power[g, m].log() + alpha * e[g, :, s]).logsumexp(1) / alpha
+                (alpha * (theta[g, m].log() + e[g, :, s])).logsumexp(1) / alpha
                 for g, m, s in _pieces((group, node, sample), e.shape[1])
             ]
         )

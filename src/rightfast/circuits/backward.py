@@ -14,6 +14,7 @@ from torch import Tensor
 
 from rightfast.circuits.binding import Piece, input_slices
 from rightfast.circuits.forward import State, elements, input_parameters, three
+from rightfast.circuits.leaves.base import Distribution
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily
 
@@ -22,13 +23,28 @@ from rightfast.circuits.plan import InputFamily
 class Flows:
     """What a backward pass found.
 
-    ``rows`` [rows, batch]: the flow of every row, or its log with ``log_space``; a view that
-    lives as long as the state. ``by_parameter``: the derivative by every parameter, flat, if it
-    was asked for.
+    ``held`` are the flows in the buffer of the pass, whose ``state`` is held with them, since
+    another pass would use it again. ``by_parameter``: the derivative by every parameter, flat, if
+    it was asked for.
     """
 
-    rows: Tensor
+    held: Tensor
     by_parameter: Tensor | None = None
+    state: State | None = None
+    number: int = 0
+
+    @property
+    def rows(self) -> Tensor:
+        """The flow of every row, or its log with ``log_space``: [rows, batch], a copy.
+
+        Raises RuntimeError after another backward pass of the same forward pass.
+        """
+        if self.state is not None and self.number != self.state.backward_passes:
+            raise RuntimeError(
+                "another backward pass of the same forward pass has overwritten these flows: read "
+                "rows before it"
+            )
+        return self.held.clone()
 
 
 def run(
@@ -52,6 +68,7 @@ def run(
             "the parameters have changed since the forward pass: call backward before they are "
             "updated, or run the forward pass again"
         )
+    state.backward_passes += 1
     backward = _Backward(state, options, statistics is not None or derivative)
     if state.evidence.batch:
         backward.start(root_flow)
@@ -59,7 +76,8 @@ def run(
             backward.piece(number, state.bound.pieces[number])
         if statistics is not None:
             backward.add_statistics(statistics)
-    return Flows(backward.rows, backward.derivative() if derivative else None)
+    by_parameter = backward.derivative() if derivative else None
+    return Flows(backward.rows, by_parameter, state, state.backward_passes)
 
 
 class _Backward:
@@ -78,7 +96,8 @@ class _Backward:
         self.parameters = parameters
         self.extra: Tensor | None = None
         if parameters:
-            self.by_theta.zero_()
+            for part in self.bound.shared:
+                self.by_theta[part].zero_()
 
     def start(self, root_flow: Tensor) -> None:
         log_space = self.options.log_space
@@ -143,6 +162,7 @@ class _Backward:
         flows = three(piece.flows).masked_fill(three(piece.n).isneginf(), 0.0)
         reference_max.to_elements(chosen, flows, three(piece.element_flows))
         if self.parameters:
+            self._no_weights(piece)
             theta = three(piece.theta)
             found = torch.zeros_like(theta)
             reference_max.to_parameters(chosen, flows, found)
@@ -154,12 +174,19 @@ class _Backward:
         wide = self.state.tempered.get(number) or self.state.wide.get(number)
         assert piece.quotient is not None
         if wide is not None:
+            self._no_weights(piece)
             self._add_extra(piece, *wide.to_parameters(three(flows)))
         elif piece.weights is not None and (piece.parameters.stride or piece.groups == 1):
-            reference_sum.to_parameters(piece.quotient, piece.scaled, piece.weights)
+            reference_sum.to_parameters(piece.quotient, piece.scaled, piece.weights, piece.alone)
         else:
             h = three(piece.quotient) @ three(piece.scaled).transpose(1, 2)
             self._add(piece, h, self.by_theta)
+
+    def _no_weights(self, piece: Piece) -> None:
+        """For a piece whose derivatives are in ``extra``."""
+        if piece.alone:
+            assert piece.weights is not None
+            piece.weights.zero_()
 
     def _add_extra(self, piece: Piece, by_flow: Tensor, by_theta: Tensor) -> None:
         if self.extra is None:
@@ -257,21 +284,22 @@ class _Backward:
                     (where.stride, size, 1),
                     start + where.offset + groups.start * where.stride,
                 )
+                theta = input_parameters(
+                    family, self.state.parameters, groups, family.dist.num_parameters
+                )
                 part = flows[groups]
                 if missing is not None:
                     gone = missing[groups].unsqueeze(1)
-                    self._expected(family, groups, part, gone, target)
+                    self._expected(family.dist, theta, part, gone, target)
                     part = part.masked_fill(gone, 0.0)
-                family.dist.accumulate(x[groups], part, target)
+                family.dist.accumulate(theta, x[groups], part, target)
 
     def _expected(
-        self, family: InputFamily, groups: slice, flows: Tensor, gone: Tensor, target: Tensor
+        self, dist: Distribution, theta: Tensor, flows: Tensor, gone: Tensor, target: Tensor
     ) -> None:
         """A missing value counts as its expectation, or for "mpe" as its most likely value."""
-        dist = family.dist
-        theta = input_parameters(family, self.state.parameters, groups, dist.num_parameters)
         if self.options.algorithm == "mpe":
-            share = dist.statistics_of(dist.mode(theta)).to(flows.dtype)
+            share = dist.statistics_of_mode(theta).to(flows.dtype)
         else:
             share = dist.expected(theta)
         found = (flows * gone).sum(-1, keepdim=True) * share

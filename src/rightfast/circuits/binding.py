@@ -1,6 +1,6 @@
 """The plan's tables cut to a batch size: views of buffers, piece by piece."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -45,7 +45,9 @@ class Piece:
     flow_factors: tuple[Rows, ...] = ()
     theta: Tensor | None = None
     weights: Tensor | None = None
-    """Where derivatives by theta are added: a view of the flat tensor, if there is one."""
+    """Where derivatives by theta go: a view of the flat tensor, if there is one."""
+    alone: bool = False
+    """Whether no other piece's go there, so that nothing has to be there before."""
     index: Tensor | None = None
 
 
@@ -61,6 +63,8 @@ class Bound:
     zeroed: slice
     """Rows of ``flows`` that must be 0 before a backward pass adds to them."""
     by_theta: Tensor | None
+    shared: tuple[slice, ...]
+    """Parts of ``by_theta`` to which several pieces add, and so the same for them."""
     scaled: Tensor | None
     """E of all pieces, if it is kept."""
     parameters_at: tuple[int, int] = (0, 0)
@@ -88,7 +92,8 @@ def bind(plan: Plan, cut: Cut, batch: int, keep: bool) -> Bound:
         maker.add(number, family)
     by_theta = cut("by_theta", plan.num_sum_parameters) if keep else None
     scaled = maker.scaled if keep else None
-    return Bound(batch, n, sums, maker.pieces, flows, _zeroed(plan), by_theta, scaled)
+    zeroed, shared = _zeroed(plan), _shared(plan, maker.pieces)
+    return Bound(batch, n, sums, maker.pieces, flows, zeroed, by_theta, shared, scaled)
 
 
 def _zeroed(plan: Plan) -> slice:
@@ -99,6 +104,30 @@ def _zeroed(plan: Plan) -> slice:
                 kept[slot.rows] = True
     added = np.flatnonzero(~kept)
     return slice(int(added[0]), int(added[-1]) + 1)
+
+
+def _shared(plan: Plan, pieces: Sequence[Piece]) -> tuple[slice, ...]:
+    """The stretches of parameters that several groups share; marks the pieces with others."""
+    spans = [_span(family) for family in plan.sums]
+    begin, end = np.array(spans).T
+    meets = ((begin[:, None] < end) & (begin < end[:, None])).sum(1) > 1
+    alone = [
+        family.parameters.index is None and (family.parameters.stride > 0 or family.groups == 1)
+        for family in plan.sums
+    ]
+    alone = [own and not met for own, met in zip(alone, meets.tolist())]
+    for piece in pieces:
+        piece.alone = alone[piece.family]
+    return tuple(slice(*span) for span in sorted({s for s, own in zip(spans, alone) if not own}))
+
+
+def _span(family: SumFamily) -> tuple[int, int]:
+    """The first and the last of a family's parameters, and one more."""
+    where = family.parameters
+    if where.index is not None:
+        return int(where.index[where.index >= 0].min()), int(where.index.max()) + 1
+    last = where.offset + (family.groups - 1) * where.stride
+    return where.offset, last + family.nodes * family.children
 
 
 class _Maker:

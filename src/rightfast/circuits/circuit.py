@@ -10,6 +10,7 @@ from rightfast.circuits import backward, evidence, forward
 from rightfast.circuits.autograd import LogLikelihood
 from rightfast.circuits.backward import Flows
 from rightfast.circuits.compilation import make_plan
+from rightfast.circuits.description import fingerprint
 from rightfast.circuits.forward import State
 from rightfast.circuits.nodes import CircuitNodes
 from rightfast.circuits.options import Algorithm, Pass
@@ -35,7 +36,8 @@ def compile(
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {list(DTYPES)}, got {dtype}")
     plan = make_plan(root)
-    return Circuit(plan, initial_parameters(plan, seed).to(device=device, dtype=dtype))
+    with torch.inference_mode(False):  # tensors that EM and optimizers can change
+        return Circuit(plan, initial_parameters(plan, seed).to(device=device, dtype=dtype))
 
 
 class Circuit(nn.Module):
@@ -103,6 +105,11 @@ class Circuit(nn.Module):
     def _workspaces(self) -> Pool:
         pool = self._pool
         if pool is None or (pool.device, pool.dtype) != (self.device, self.dtype):
+            if self.dtype not in DTYPES:
+                raise TypeError(
+                    f"a circuit computes in one of {list(DTYPES)}, got parameters of {self.dtype}: "
+                    "call circuit.float()"
+                )
             pool = self._pool = Pool(self.plan, self.dtype, self.device)
         return pool
 
@@ -112,11 +119,17 @@ class Circuit(nn.Module):
 
         ``weights`` [batch], not negative, are the samples' weights; by default 1. With
         ``log_space`` the flows of the rows are logs. Raises RuntimeError without a forward pass
-        before, or after a change of the parameters; ValueError for weights that do not fit.
+        before, or after a change of the parameters, their dtype or device; ValueError for weights
+        that do not fit.
         """
         if self.state is None:
             raise RuntimeError("backward needs a forward pass: call the circuit with data first")
         state = self.state
+        if (state.n.device, state.n.dtype) != (self.device, self.dtype):
+            raise RuntimeError(
+                f"the forward pass was in {state.n.dtype} on {state.n.device}, the circuit is now "
+                f"in {self.dtype} on {self.device}: run the forward pass again"
+            )
         options = replace(state.options, log_space=log_space)
         root_flow = self._weights(weights, state.evidence.batch)
         return backward.run(state, root_flow, options, statistics=self.flows)
@@ -129,11 +142,25 @@ class Circuit(nn.Module):
             raise ValueError(f"weights must have the shape [{batch}], got {list(found.shape)}")
         if not bool(((found >= 0) & found.isfinite()).all()):
             raise ValueError("weights must be finite and not negative")
+        if not float(found.sum()) * self.num_variables < torch.finfo(self.dtype).max:
+            raise ValueError(f"flows of such weights overflow {self.dtype}: scale the weights down")
         return found
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what a pass has left: copies and pickles start afresh."""
         return {**self.__dict__, "state": None, "_pool": None}
+
+    def get_extra_state(self) -> Tensor:
+        """For `state_dict`: parameters of one structure mean nothing to another."""
+        return fingerprint(self.plan.order)
+
+    def set_extra_state(self, state: Tensor) -> None:
+        """Raises ValueError for the state of a circuit with another structure."""
+        if not torch.equal(torch.as_tensor(state).cpu(), self.get_extra_state()):
+            raise ValueError(
+                "the parameters are those of a circuit with another structure: build the same one, "
+                "or use circuits.save and circuits.load, which keep the structure"
+            )
 
     def zero_flows(self) -> None:
         """Forgets the parameter flows."""

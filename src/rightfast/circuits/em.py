@@ -10,12 +10,12 @@ import math
 from collections.abc import Iterable
 
 import torch
+from rightfast_kernels.circuit import reference_update as operator
 from torch import Tensor
 
 from rightfast.circuits.binding import chunks, input_slices
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
-from rightfast.circuits.leaves.categorical import normalised
 from rightfast.circuits.plan import Simplex
 
 Batch = Tensor | tuple[Tensor, Tensor | None]
@@ -44,12 +44,11 @@ def em_step(
         dist, where = family.dist, family.statistics
         parts = input_slices(family, dist.num_parameters, flat.element_size(), flat.device)
         for groups in parts if where.stride else [slice(0, 1)]:
-            old = input_parameters(family, flat, groups, dist.num_parameters)
+            own = input_parameters(family, flat, groups, dist.num_parameters)
             shape = (groups.stop - groups.start, family.nodes, dist.num_statistics)
             start = where.offset + groups.start * where.stride
             counts = flows.as_strided(shape, (where.stride, shape[2], 1), start)
-            new = dist.m_step(old, counts, pseudocount, keep_zero_params)
-            old.copy_(new if step_size == 1 else dist.blend(old, new, step_size))
+            dist.update(own, counts, step_size, pseudocount, keep_zero_params)
 
 
 def _update_sums(
@@ -62,43 +61,16 @@ def _update_sums(
 ) -> None:
     if simplex.segments is not None:
         part = slice(simplex.offset, simplex.offset + len(simplex.segments))
-        old, segments = flat[part], torch.from_numpy(simplex.segments).to(flat.device)
-        new = _normalised_by_segment(
-            old, flows[part], segments, simplex.rows, pseudocount, keep_zero_params
+        row = torch.from_numpy(simplex.segments).to(flat.device)
+        operator.segments(
+            flat[part], flows[part], row, simplex.rows, step_size, pseudocount, keep_zero_params
         )
-        _take_over(old, new, step_size)
         return
     size = simplex.children
     for rows in chunks(simplex.rows, size * flat.element_size(), flat.device):
         part = slice(simplex.offset + rows.start * size, simplex.offset + rows.stop * size)
-        old = flat[part].view(-1, size)
-        new = normalised(old, flows[part].view_as(old), pseudocount, keep_zero_params)
-        _take_over(old, new, step_size)
-
-
-def _take_over(old: Tensor, new: Tensor, step_size: float) -> None:
-    if step_size != 1:
-        new = torch.lerp(old, new, step_size)
-    # Denormal numbers would make every later product of matrices many times slower.
-    tiny = torch.finfo(old.dtype).tiny
-    old.copy_(torch.threshold(new, tiny, 0.0))
-
-
-def _normalised_by_segment(
-    old: Tensor,
-    flows: Tensor,
-    segments: Tensor,
-    rows: int,
-    pseudocount: float,
-    keep_zero_params: bool,
-) -> Tensor:
-    counts: Tensor = flows
-    if pseudocount:
-        alive: Tensor = (old > 0) if keep_zero_params else torch.ones_like(old, dtype=torch.bool)
-        number = flows.new_zeros(rows).index_add_(0, segments, alive.to(flows.dtype))
-        counts = flows + alive * (pseudocount / number[segments])
-    total: Tensor = flows.new_zeros(rows).index_add_(0, segments, counts)[segments]
-    return torch.where(total > 0, counts / total, old)
+        theta, found = flat[part].view(-1, size), flows[part].view(-1, size)
+        operator.rows(theta, found, step_size, pseudocount, keep_zero_params)
 
 
 @torch.no_grad()

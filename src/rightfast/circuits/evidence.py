@@ -28,6 +28,8 @@ def read(
     """
     if not isinstance(x, Tensor):
         raise TypeError(f"data must be a tensor [batch, variables], got {type(x).__name__}")
+    if x.layout != torch.strided:
+        raise TypeError(f"data must be a dense tensor, got {x.layout}: call x.to_dense()")
     if x.is_complex():
         raise TypeError(f"data must be real, got {x.dtype}")
     if x.dim() != 2 or x.shape[1] != plan.num_variables:
@@ -84,15 +86,16 @@ def _checked(part: Tensor, family: InputFamily, dtype: torch.dtype) -> Tensor:
         return part
     if part.is_floating_point() and not bool((part == part.floor()).all()):
         raise ValueError("data of discrete variables must be whole numbers")
-    part = part.long()
+    if not part.is_floating_point():
+        part = part.long()
     if part.numel():
         low, high = part.aminmax()
-        if int(low) < 0 or int(high) >= categories:
+        if low < 0 or high >= categories:
             outside = (part < 0) | (part >= categories)
             group, sample = (int(i) for i in outside.nonzero()[0])
             raise ValueError(
                 f"variable {int(family.variables[group])} has the categories 0 to "
-                f"{categories - 1}, got {int(part[group, sample])} in sample {sample}: mark "
+                f"{categories - 1}, got {part[group, sample].item():g} in sample {sample}: mark "
                 "missing values by missing_mask="
             )
-    return part
+    return part.long()

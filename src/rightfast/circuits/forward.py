@@ -39,6 +39,7 @@ class State:
     """By piece, of "mpe": the children that the maxima came from."""
     tempered: dict[int, Wide] = field(default_factory=dict)
     """By piece: sums for theta^(1/T) and e/T, of which the parameter flows are."""
+    backward_passes: int = 0
 
     @property
     def n(self) -> Tensor:

@@ -38,7 +38,10 @@ def conditional(
     present = {v for family in circuit.plan.inputs for v in family.variables.tolist()}
     for v in wanted:
         if v not in present:
-            raise ValueError(f"variables must be among those of the circuit, got {v}")
+            raise ValueError(
+                f"variables must be among those of the circuit, got {v}: name those you want by "
+                "variables="
+            )
     found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
     options = Pass()
     state = circuit.run(found, options)
@@ -132,4 +135,4 @@ def top_down_probabilities(circuit: Circuit) -> Tensor:
     options = Pass()
     state = circuit.run(found, options)
     one = torch.ones(1, dtype=circuit.dtype, device=circuit.device)
-    return backward.run(state, one, options).rows[:, 0].clone()
+    return backward.run(state, one, options).rows[:, 0]

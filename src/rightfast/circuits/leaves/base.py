@@ -46,15 +46,15 @@ class Distribution(ABC):
         """
 
     @abstractmethod
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
         """Adds the flows [G, K, B] of x [G, B] to the statistics [G, K, S].
 
         For groups that share parameters ``statistics`` is [1, K, S].
         """
 
     @abstractmethod
-    def statistics_of(self, x: Tensor) -> Tensor:
-        """The statistics of values, each with a flow of 1: [...] -> [..., S]."""
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        """The statistics of the most likely value, with a flow of 1: [..., P] -> [..., S]."""
 
     @abstractmethod
     def expected(self, parameters: Tensor) -> Tensor:
@@ -70,17 +70,20 @@ class Distribution(ABC):
         return False
 
     @abstractmethod
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
-        """The most likely parameters [..., P]; where there are no statistics, the old ones.
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
+        """The M-step, in place: the parameters [..., P] go ``step_size`` of the way to the most
+        likely ones for the statistics [..., S]; where there are none, they stay.
 
         ``pseudocount`` counts as so many more samples a node, as the distribution says.
+        Statistics that are relative to the parameters become so to the new ones.
         """
-
-    @abstractmethod
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        """The parameters ``step_size`` of the way from the old to the new ones."""
 
     @abstractmethod
     def to_free(self, parameters: Tensor) -> Tensor:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 import torch
+from rightfast_kernels.circuit import reference_update
 from torch import Tensor
 
 from rightfast.circuits.leaves.base import Distribution, fold_shared
-from rightfast.circuits.leaves.categorical import normalised
 
 
 @dataclass(frozen=True)
@@ -37,12 +37,12 @@ class Bernoulli(Distribution):
         torch.where(one, parameters, 1 - parameters, out=out)
         out.log_()
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
-        both = flows @ self.statistics_of(x).to(flows.dtype)
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+        both = flows @ torch.nn.functional.one_hot(x, 2).to(flows.dtype)
         statistics += both.sum(0, keepdim=True) if fold_shared(flows, statistics) else both
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(x, 2)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(self.mode(parameters), 2)
 
     def expected(self, parameters: Tensor) -> Tensor:
         return torch.cat([1 - parameters, parameters], -1)
@@ -51,14 +51,18 @@ class Bernoulli(Distribution):
         by = torch.where(self.expected(parameters) > 0, statistics / self.expected(parameters), 0)
         torch.sub(by[..., 1:], by[..., :1], out=out)
 
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
+        """The pseudocount is spread over the values that may have any."""
         both = self.expected(parameters)
-        return normalised(both, statistics, pseudocount, keep_zero_params)[..., 1:]
-
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        return torch.lerp(old, new, step_size)
+        reference_update.rows(both, statistics, step_size, pseudocount, keep_zero_params)
+        parameters.copy_(both[..., 1:])
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return parameters.logit(eps=torch.finfo(parameters.dtype).eps)

@@ -4,6 +4,7 @@ from dataclasses import dataclass
 
 import torch
 from rightfast_kernels.circuit import reference_categorical as operator
+from rightfast_kernels.circuit import reference_update
 from torch import Tensor
 
 from rightfast.circuits.leaves.base import Distribution, draw_categories
@@ -47,11 +48,11 @@ class Categorical(Distribution):
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> None:
         operator.log_prob(parameters, x, out)
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
         operator.accumulate(x, flows, statistics)
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(x, self.num_cats)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(self.mode(parameters), self.num_cats)
 
     def expected(self, parameters: Tensor) -> Tensor:
         return parameters
@@ -67,14 +68,16 @@ class Categorical(Distribution):
         operator.add_gradient(parameters, x, flows, out)
         return True
 
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
         """The pseudocount is spread over the categories that may have any."""
-        return normalised(parameters, statistics, pseudocount, keep_zero_params)
-
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        return torch.lerp(old, new, step_size)
+        reference_update.rows(parameters, statistics, step_size, pseudocount, keep_zero_params)
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return parameters.clamp(min=torch.finfo(parameters.dtype).tiny).log()
@@ -101,21 +104,3 @@ def check_categories(num_cats: object, least: int) -> None:
         raise TypeError(f"num_cats must be an int, got {num_cats!r}")
     if num_cats < least:
         raise ValueError(f"num_cats must be at least {least}, got {num_cats}")
-
-
-def normalised(
-    parameters: Tensor, flows: Tensor, pseudocount: float, keep_zero_params: bool
-) -> Tensor:
-    """(F + kappa / n) / (sum F + kappa) over the last axis; rows without any flow stay.
-
-    n counts the entries, or with ``keep_zero_params`` those that are not 0, which then stay 0.
-    """
-    counts = flows
-    if pseudocount:
-        if keep_zero_params:
-            alive = (parameters > 0).to(flows.dtype)
-            counts = flows + alive * (pseudocount / alive.sum(-1, keepdim=True))
-        else:
-            counts = flows + pseudocount / flows.shape[-1]
-    total = counts.sum(-1, keepdim=True)
-    return torch.where(total > 0, counts / total, parameters)

@@ -66,11 +66,11 @@ class DiscretizedLogistic(Distribution):
     def log_prob(self, parameters: Tensor, x: Tensor, out: Tensor) -> None:
         operator.gather_table(self.log_probabilities(parameters), x, out)
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
         operator.accumulate(x, flows, statistics)
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.nn.functional.one_hot(x, self.num_cats)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return torch.nn.functional.one_hot(self.mode(parameters), self.num_cats)
 
     def expected(self, parameters: Tensor) -> Tensor:
         return self.log_probabilities(parameters).exp()
@@ -84,13 +84,19 @@ class DiscretizedLogistic(Distribution):
             total = (statistics * self.log_probabilities(leaf)).sum()
         return torch.autograd.grad(total, leaf)[0]
 
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
         """Ascent of the expected log-likelihood, no step of which lowers it.
 
         The pseudocount is that many samples from the old parameters. A step goes along the
-        gradient in (mu / s, log s), by a rate that halves until the value does not fall.
+        gradient in (mu / s, log s), by a rate that halves until the value does not fall. A part of
+        the way is one between the means, and between the logarithms of the scales.
         """
         counts = statistics + pseudocount * self.expected(parameters)
         total = counts.sum(-1, keepdim=True)
@@ -99,7 +105,8 @@ class DiscretizedLogistic(Distribution):
         value = (share * self.log_probabilities(found)).sum(-1, keepdim=True)
         for _ in range(STEPS):
             found, value = self._ascend(found, value, share)
-        return found
+        free = torch.lerp(self.to_free(parameters), self.to_free(found), step_size)
+        parameters.copy_(torch.where(found == parameters, parameters, self.from_free(free)))
 
     def _ascend(self, old: Tensor, value: Tensor, share: Tensor) -> tuple[Tensor, Tensor]:
         mean, scale = old[..., :1], old[..., 1:]
@@ -120,12 +127,6 @@ class DiscretizedLogistic(Distribution):
             best_value = torch.where(better, found, best_value)
             rate /= 2
         return best, best_value
-
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        """The mean as it is, the scale by its logarithm."""
-        mean = torch.lerp(old[..., 0], new[..., 0], step_size)
-        scale = torch.lerp(old[..., 1].log(), new[..., 1].log(), step_size).exp()
-        return torch.where(new == old, old, torch.stack([mean, scale], -1))
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)

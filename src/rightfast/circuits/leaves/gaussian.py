@@ -16,7 +16,8 @@ HALF_LOG_TWO_PI = math.log(2 * math.pi) / 2
 
 @dataclass(frozen=True)
 class Gaussian(Distribution):
-    """Parameters: mean, standard deviation. Statistics: the flow f, f x and f x^2.
+    """Parameters: mean, standard deviation. Statistics: the flow f, f z and f z^2 with
+    z = (x - mean) / deviation, so that float32 serves data far from 0.
 
     ``min_std`` bounds the deviation from below in the M-step, where one sample alone would have
     an infinite density.
@@ -53,41 +54,47 @@ class Gaussian(Distribution):
         torch.sub(x.unsqueeze(1), mean, out=out)
         out.div_(deviation).square_().mul_(-0.5).sub_(deviation.log() + HALF_LOG_TWO_PI)
 
-    def accumulate(self, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
-        moments = flows @ self.statistics_of(x)
+    def accumulate(self, parameters: Tensor, x: Tensor, flows: Tensor, statistics: Tensor) -> None:
+        mean, deviation = parameters[..., :1], parameters[..., 1:]
+        largest = torch.finfo(x.dtype).max ** 0.5 / (1 + x.shape[-1])  # so that no sum overflows
+        z = ((x.unsqueeze(1) - mean) / deviation).clamp_(-largest, largest)
+        first = flows * z
+        moments = torch.stack([flows.sum(-1), first.sum(-1), first.mul_(z).sum(-1)], -1)
         statistics += moments.sum(0, keepdim=True) if fold_shared(flows, statistics) else moments
 
-    def statistics_of(self, x: Tensor) -> Tensor:
-        return torch.stack([torch.ones_like(x), x, x * x], -1)
+    def statistics_of_mode(self, parameters: Tensor) -> Tensor:
+        return parameters.new_tensor([1.0, 0.0, 0.0]).expand(*parameters.shape[:-1], 3)
 
     def expected(self, parameters: Tensor) -> Tensor:
-        mean, deviation = parameters.unbind(-1)
-        return torch.stack([torch.ones_like(mean), mean, mean**2 + deviation**2], -1)
+        return parameters.new_tensor([1.0, 0.0, 1.0]).expand(*parameters.shape[:-1], 3)
 
     def gradient(self, parameters: Tensor, statistics: Tensor, out: Tensor) -> None:
-        mean, deviation = parameters.unbind(-1)
-        flow, first, second = statistics.unbind(-1)
-        by_mean = (first - flow * mean) / deviation**2
-        squares = second - 2 * mean * first + flow * mean**2
-        out.copy_(torch.stack([by_mean, squares / deviation**3 - flow / deviation], -1))
+        flow, first, second = torch.split(statistics, 1, -1)
+        out.copy_(torch.cat([first, second - flow], -1) / parameters[..., 1:])
 
-    def m_step(
-        self, parameters: Tensor, statistics: Tensor, pseudocount: float, keep_zero_params: bool
-    ) -> Tensor:
-        """The pseudocount is that many samples from the old parameters."""
+    def update(
+        self,
+        parameters: Tensor,
+        statistics: Tensor,
+        step_size: float,
+        pseudocount: float,
+        keep_zero_params: bool,
+    ) -> None:
+        """The pseudocount is that many samples from the old parameters. A part of the way is one
+        between the moments, so that a mixture of the two has the parameters."""
+        mean, deviation = torch.split(parameters, 1, -1)
         counts = statistics + pseudocount * self.expected(parameters)
-        flow, first, second = counts.unbind(-1)
-        mean = first / flow
-        deviation = (second / flow - mean**2).clamp(min=self.min_std**2).sqrt()
-        found = torch.stack([mean, deviation], -1)
-        return torch.where((flow > 0).unsqueeze(-1), found, parameters)
-
-    def blend(self, old: Tensor, new: Tensor, step_size: float) -> Tensor:
-        """Between the moments, so that a mixture of the two has these parameters."""
-        _, mean, second = torch.lerp(self.expected(old), self.expected(new), step_size).unbind(-1)
-        deviation = (second - mean**2).clamp(min=self.min_std**2).sqrt()
-        blended = torch.stack([mean, deviation], -1)
-        return torch.where(new == old, old, blended)
+        flow, first, second = torch.split(counts, 1, -1)
+        shift = step_size * first / flow
+        variance = 1 + step_size * (second / flow - 1) - shift**2
+        scale = variance.clamp(min=0).sqrt().maximum(self.min_std / deviation)
+        shift = torch.where(flow > 0, shift, 0.0)
+        scale = torch.where(flow > 0, scale, 1.0)
+        mean.addcmul_(deviation, shift)
+        deviation.mul_(scale)
+        flow, first, second = torch.split(statistics.clone(), 1, -1)
+        second = second - 2 * shift * first + shift**2 * flow
+        statistics.copy_(torch.cat([flow, (first - shift * flow) / scale, second / scale**2], -1))
 
     def to_free(self, parameters: Tensor) -> Tensor:
         return torch.cat([parameters[..., :1], parameters[..., 1:].log()], -1)
