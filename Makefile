@@ -8,10 +8,13 @@ PERF = $(BIN)/python -m pytest perf -v --perf-device cpu --perf-threads 1 \
 	--perf-json .rightfast/last.json \
 	--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
 
-# The pages of docs/benchmarks: RESUME=1 goes on with a run that was interrupted.
-REPORT := .rightfast/report.json
-PAGES := docs/benchmarks
+# The pages of docs/benchmarks: RESUME=1 goes on with a run that was interrupted, DEVICE=cuda
+# measures on a GPU, where PyWavelets does not compute.
+DEVICE ?= cpu
 REPEATS ?= 5
+PAGES := docs/benchmarks
+ON := $(if $(filter cuda,$(DEVICE)),-gpu)
+REPORT := .rightfast/report$(ON).json
 
 .PHONY: perf baseline report pages peers test test-slow lint history clean
 
@@ -23,19 +26,19 @@ baseline: $(READY)  ## The same run becomes the baseline that later runs are com
 
 report: $(READY)  ## Measure LiteVAE and JPEG 2000 in fresh processes, then make their pages.
 	$(BIN)/python -m pytest perf/test_wavelets.py -v -k "litevae or jpeg2000" \
-		--perf-device cpu --perf-threads 1 --perf-heap warm --perf-repeats $(REPEATS) \
+		--perf-device $(DEVICE) --perf-threads 1 --perf-heap warm --perf-repeats $(REPEATS) \
 		--perf-json $(REPORT) $(if $(RESUME),--perf-resume) \
 		--benchmark-quiet --benchmark-max-time 0.3 --benchmark-min-rounds 3
-	$(BIN)/rightfast machine > $(PAGES)/machine.txt
+	$(BIN)/rightfast machine > $(PAGES)/machine$(ON).txt
 	$(MAKE) pages
 
 pages: $(READY)  ## Tables and figures of the last `make report`, without measuring.
 	for suite in litevae jpeg2000; do \
 		$(BIN)/rightfast report $(REPORT) -k $$suite --format markdown \
-			-o $(PAGES)/$$suite-table.md \
-		&& $(BIN)/rightfast plot $(REPORT) -k $$suite -o $(PAGES)/$$suite.svg \
+			-o $(PAGES)/$$suite$(ON)-table.md \
+		&& $(BIN)/rightfast plot $(REPORT) -k $$suite -o $(PAGES)/$$suite$(ON).svg \
 		&& $(BIN)/rightfast plot $(REPORT) -k $$suite --kind scaling \
-			-o $(PAGES)/$$suite-scaling.svg \
+			-o $(PAGES)/$$suite$(ON)-scaling.svg \
 		|| exit; \
 	done
 

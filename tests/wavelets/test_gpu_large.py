@@ -6,6 +6,8 @@ import pytest
 import torch
 
 from rightfast import wavelets as ours
+from rightfast.runtime import choices
+from rightfast.wavelets.gpu_tuned import CUTS
 
 from .gpu_cases import ON_A_GPU, flat
 
@@ -124,3 +126,18 @@ def at_peak(call):
     found = call()
     torch.cuda.synchronize()
     return found, torch.cuda.max_memory_allocated() - before
+
+
+def test_cuts_are_tried_on_a_gpu():
+    """Whatever is chosen agrees with the usual cut, which the tuner has seen to."""
+    x = torch.randn(3, 1024, 1024, device="cuda")
+    usual = ours.wavedec2(x, "bior2.2", level=3)
+    with ours.tuned():
+        found = ours.wavedec2(x, "bior2.2", level=3)
+        back = ours.waverec2(found, "bior2.2")
+    torch.testing.assert_close(flat(found), flat(usual), rtol=1e-5, atol=1e-5)
+    torch.testing.assert_close(back, x, rtol=1e-4, atol=1e-4)
+    down, up = choices()[-2:]
+    assert set(down.names()) == set(up.names()) == set(CUTS)
+    assert not down.refused
+    assert not up.refused
