@@ -14,6 +14,7 @@ from functools import lru_cache, partial
 from importlib.util import find_spec
 from itertools import pairwise
 from math import ceil
+from operator import attrgetter
 from typing import Any
 
 import torch
@@ -32,6 +33,7 @@ MOST = 512
 LARGE = 1 << 27
 MORE = 0.35
 _recipes: dict[Hashable, Recipe] = {}
+_shape, _dtype = attrgetter("shape"), attrgetter("dtype")
 
 
 @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
@@ -88,7 +90,7 @@ def up(bands: Sequence[Tensor], plan: Plan, out: Tensor | None = None) -> Tensor
     like = bands[0]
     transform, shapes, shape = _planned(plan.text, like.shape)
     bands = _check(bands, shapes, like)
-    if any(band.is_neg() or band._is_zerotensor() for band in bands):
+    if any(map(Tensor.is_neg, bands)) or any(map(Tensor._is_zerotensor, bands)):
         bands = [_real(band) for band in bands]
     key = (plan.text, like.shape, like.dtype, like.get_device(), "up")
     recipe = _recipes.get(key) if out is None else None
@@ -193,9 +195,11 @@ def _trimmed(transform: Transform) -> Transform:
 def _check(given: Sequence[Tensor], shapes: Sequence[torch.Size], like: Tensor) -> Sequence[Tensor]:
     """``given``. Raises RuntimeError unless they are as planned, with the dtype and on the device
     of ``like``, as the native operators do: a kernel believes what it is told."""
-    dtype, device = like.dtype, like.get_device()
-    if [x.shape for x in given] != shapes or not all(
-        x.dtype == dtype and x.get_device() == device and x.is_contiguous() for x in given
+    if (  # loops in C: this is on the way of every call
+        list(map(_shape, given)) != shapes
+        or set(map(_dtype, given)) != {like.dtype}
+        or set(map(Tensor.get_device, given)) != {like.get_device()}
+        or not all(map(Tensor.is_contiguous, given))
     ):
         raise RuntimeError(
             f"expected {len(shapes)} contiguous tensors of one dtype and device, of shapes "

@@ -49,7 +49,10 @@ class Recipe:
         like = inputs[0]
         if like.requires_grad:
             like = like.detach()  # else torch notes a derivative
-        made = native.empty_many(like, self.sizes, like.ndim)
+        one = len(self.sizes) == like.ndim
+        made = (
+            [like.new_empty(self.sizes)] if one else native.empty_many(like, self.sizes, like.ndim)
+        )
         self._launch([None, *inputs, *made])
         return made[: self.count]
 
