@@ -214,7 +214,7 @@ class Native:
         bands = self._placed(bands)
         if self.complex:
             return torch.view_as_complex(run([_pairs(b) for b in bands], self.plan))
-        return run([b.contiguous() for b in bands], self.plan)
+        return run(list(map(Tensor.contiguous, bands)), self.plan)
 
     def recalled_down(self, x: Tensor) -> list[Tensor]:
         """`down` of a real signal as a list, which may be changed."""

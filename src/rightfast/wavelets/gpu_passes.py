@@ -12,7 +12,7 @@ from torch import Tensor
 
 from rightfast.runtime import cdiv, launchable
 from rightfast.wavelets.gpu_cuts import cut_for
-from rightfast.wavelets.gpu_recipe import Launch, Tape
+from rightfast.wavelets.gpu_recipe import Tape
 
 ZERO, SYMMETRIC, PERIODIC, PERIODIZATION, REFLECT, ANTISYMMETRIC = 0, 1, 4, 5, 6, 7
 ONCE = (SYMMETRIC, PERIODIC, REFLECT, ANTISYMMETRIC)  # a sample stands for one missing at each end
@@ -228,13 +228,7 @@ def _acc(x: Tensor) -> Any:
     return tl.float64 if x.dtype == torch.float64 else tl.float32
 
 
-_launches: dict[Any, Launch] = {}
-
-
+@lru_cache(maxsize=4096)
 def launch_of(kernel: Any, **meta: Any) -> Any:
     """The launch of a kernel with these meta-parameters, made once."""
-    key = (kernel, *meta.values())
-    known = _launches.get(key)
-    if known is None:
-        known = _launches[key] = launchable(kernel, **meta)
-    return known
+    return launchable(kernel, **meta)
