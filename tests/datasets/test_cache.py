@@ -297,18 +297,16 @@ def test_a_reader_notices_that_the_cache_was_cleared_meanwhile(dataset):
     cache, samples = SharedCache(dataset, fraction=1.0), numbers()
     cache.warm()
 
-    slots = cache._slots
+    gather = cache._slots.gather
 
-    class Clearing(list):
+    def clearing(slots, parts):
         """Clears and fills otherwise, between the look for the slot and the copy."""
+        cache._slots.gather = gather
+        cache.clear()
+        cache.warm(range(COUNT - 1, -1, -1))
+        gather(slots, parts)
 
-        def __iter__(self):
-            cache._slots = slots
-            cache.clear()
-            cache.warm(range(COUNT - 1, -1, -1))
-            return iter(slots)
-
-    cache._slots = Clearing(slots)
+    cache._slots.gather = clearing
     before = cache.info().misses
     assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
     assert cache.info().misses == before + 2
@@ -322,7 +320,7 @@ def test_a_slot_whose_writer_died_is_used_again(dataset):
     assert cache.info().filled == 0
     with cache._table.writing(5) as slot:
         assert slot == 0
-        cache._slots[0][slot] = bytearray(len(cache._slots[0][0]))
+        cache._slots.store(slot, [memoryview(bytes(numbers()[5].nbytes))])
     assert cache.info().filled == 1
     cache.__getitems__([1, 2])
     assert cache.info().filled == 2

@@ -118,8 +118,7 @@ def hold_lock(cache, index, ready, leave):
     with cache._table.writing(index):
         ready.set()
         leave.wait(60)
-        for held in cache._slots:
-            held[0] = 0
+        cache._slots.store(0, [memoryview(bytes(numbers()[3].nbytes))])
 
 
 def test_what_another_process_writes_is_read_from_the_dataset(dataset):

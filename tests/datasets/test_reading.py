@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from rightfast import datasets
 from rightfast.datasets import raw
 from rightfast.datasets.buffers import Pool
-from rightfast.datasets.dataset import THREADS
+from rightfast.datasets.threads import THREADS
 
 from .common import COUNT, LAYOUTS, numbers, same
 

@@ -96,9 +96,11 @@ class Structure:
             self.tree,
         )
 
-    def batch(self, block: Block, count: int) -> Batch:
-        """A batch with its samples, which are views of it."""
+    def batch(self, block: Block, count: int, apart: bool) -> Batch:
+        """A batch, and with ``apart`` its samples, which are views of it."""
         stacked = self.stacked(block, count)
+        if not apart:
+            return Batch((), stacked, block, self)
         if self.single:
             return Batch(stacked.unbind(0), stacked, block, self)
         columns = [tensor.unbind(0) for tensor in flatten(stacked)[0]]
