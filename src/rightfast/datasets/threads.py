@@ -11,7 +11,8 @@ from torch.utils.data import get_worker_info
 from rightfast.datasets import forks
 
 THREADS = 4  # of a process that has no workers
-PART = 256 << 10  # bytes that are worth a thread
+PART = 256 << 10  # bytes to read that are worth a thread
+COPY = 2 << 20  # bytes to copy that are: with less, handing them over takes longer
 T = TypeVar("T")
 
 
@@ -29,8 +30,9 @@ def submit(work: Callable[..., T], *arguments: Any) -> Future[T]:
 
 
 def later(nbytes: int, work: Callable[..., T], *arguments: Any) -> Callable[[], T]:
-    """What waits for ``work(*arguments)``, which a thread does if ``nbytes`` are worth it."""
-    if threads_for(nbytes) > 1:
+    """What waits for ``work(*arguments)``, a copy of ``nbytes`` that a thread does if it is worth
+    one."""
+    if nbytes >= COPY and threads_for(nbytes):
         return submit(work, *arguments).result
     result = work(*arguments)
     return lambda: result
