@@ -16,7 +16,9 @@ printed. torch has one thread. The peer, chuchichaestli, is in the tables where 
 """
 
 import argparse
+import contextlib
 import functools
+import importlib.metadata
 import math
 import os
 import platform
@@ -292,6 +294,12 @@ def main():
         report(Path(folder), samples, parts, chosen.rounds, chosen.figures)
 
 
+def peer_version():
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return f", chuchichaestli {importlib.metadata.version('chuchichaestli')}"
+    return ""
+
+
 def without_folder(arguments):
     """The command, but for where the files were."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -308,7 +316,8 @@ def report(folder, samples, parts, rounds, figures):
     print(
         f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {cores} cores, load "
         f"{os.getloadavg()[0]:.1f} at the start, Linux "
-        f"{platform.release().split('-')[0]}, Python {platform.python_version()}, torch {torch.__version__}. "
+        f"{platform.release().split('-')[0]}, Python {platform.python_version()}, torch "
+        f"{torch.__version__}{peer_version()}. "
         f"{len(samples)} samples of 1x256x256 float32, {size} MiB. Medians of {rounds} rounds, in "
         "brackets the fastest and the slowest.\n"
     )

@@ -182,7 +182,12 @@ class SharedCache(Dataset[Any]):
     def _read_samples(self, indices: list[int], lines: list[list[memoryview]]) -> None:
         """From a dataset that gives samples, not bytes."""
         many = getattr(self.dataset, "__getitems__", None)
-        samples = many(indices) if many else (self.dataset[index] for index in indices)
+        samples = list(many(indices) if many else map(self.dataset.__getitem__, indices))
+        if len(samples) != len(indices):
+            raise ValueError(
+                f"expected __getitems__ of {type(self.dataset).__name__} to give a sample for each "
+                f"of {len(indices)} indices, got {len(samples)}; have it give one each, in order"
+            )
         for number, sample in enumerate(samples):
             found = self.structure.to_bytes(sample, indices[number])
             for line, part in zip(lines, found, strict=True):
