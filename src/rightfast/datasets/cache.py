@@ -102,7 +102,7 @@ class SharedCache(Dataset[Any]):
         return self.structure.sample(block)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        if isinstance(indices, Ahead) and indices.owner is self:
+        if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
         table, checked = self._used(), check_indices(indices, self._count)
         return self._finish(checked, self._start(table, checked), apart=True)

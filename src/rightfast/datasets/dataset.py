@@ -68,7 +68,7 @@ class SampleDataset(Dataset[Tensor]):
         return block.tensor(self.sample_shape, self.dtype)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        if isinstance(indices, Ahead) and indices.owner is self:
+        if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
         return self._prefetch(check_indices(indices, len(self)), apart=True)()
 
