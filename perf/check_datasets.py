@@ -16,7 +16,9 @@ printed. torch has one thread. The peer, chuchichaestli, is in the tables where 
 """
 
 import argparse
+import contextlib
 import functools
+import importlib.metadata
 import math
 import os
 import platform
@@ -39,6 +41,7 @@ from datasets_epochs import (
     ours,
     read_plainly,
     timed,
+    unpacked,
     verified,
 )
 
@@ -134,6 +137,11 @@ def cached_epochs(made, samples, rounds):
                 return timed(one, samples, later, batch, workers, cache)
 
             cells[f"{fraction:.0%} cached", batch, workers] = run
+    for peer in [found for found in made if found.name.startswith("peer")]:
+        for batch, workers in CACHED:
+            cells[f"{peer.name}, all cached", batch, workers] = peer_epochs(
+                peer, samples, order, later, batch, workers
+            )
     for batch in (8, 32):
         cells["memcpy", batch, 0] = lambda batch=batch: memcpy(samples, batch)
     seconds = measure(cells, rounds)
@@ -146,6 +154,18 @@ def cached_epochs(made, samples, rounds):
     head = [f"batches of {batch}, {workers} workers" for batch, workers in CACHED]
     table("Cached: later epochs, shuffled, ms; the rest is read cold", head, rows, seconds)
     return seconds
+
+
+def peer_epochs(peer, samples, order, later, batch, workers):
+    """The peer's own cache, filled; one loader for all epochs here too."""
+    dataset = peer.open(cache="1G")
+    verified(peer, samples, order, batch, workers, dataset)  # fills it
+    loader = torch.utils.data.DataLoader(
+        dataset, batch, sampler=later, num_workers=workers, persistent_workers=workers > 0
+    )
+    one = peer._replace(load=lambda *arguments: unpacked(loader))
+    verified(one, samples, later, batch, workers, dataset)
+    return lambda: timed(one, samples, later, batch, workers, dataset)
 
 
 def sweeps(folder, rounds):
@@ -239,8 +259,9 @@ def targets(cold_seconds, cached_seconds, hit):
                     ratio = got[(name, *column)] / got[(f"peer: {name}", *column)]
                     line(f"{name} / peer's, {heading(*column)}", 1, ratio)
         peer = [name for name in dict.fromkeys(k[0] for k in got) if name.startswith("peer")]
-        if peer:
-            line("shuffled, best / peer's best", 1 / 1.5, best(our, True, 0) / best(peer, True, 0))
+        for column in [column for column in COLUMNS if column[0] and peer]:
+            ratio = best(our, *column) / best(peer, *column)
+            line(f"best / peer's best, {heading(*column)}", 1 / 1.5, ratio)
     if cached_seconds:
         full = statistics.median(cached_seconds["100% cached", 8, 0])
         line(
@@ -273,6 +294,12 @@ def main():
         report(Path(folder), samples, parts, chosen.rounds, chosen.figures)
 
 
+def peer_version():
+    with contextlib.suppress(importlib.metadata.PackageNotFoundError):
+        return f", chuchichaestli {importlib.metadata.version('chuchichaestli')}"
+    return ""
+
+
 def without_folder(arguments):
     """The command, but for where the files were."""
     parser = argparse.ArgumentParser(allow_abbrev=False)
@@ -289,7 +316,8 @@ def report(folder, samples, parts, rounds, figures):
     print(
         f"{time.strftime('%Y-%m-%d')}, {platform.machine()}, {cores} cores, load "
         f"{os.getloadavg()[0]:.1f} at the start, Linux "
-        f"{platform.release()}, Python {platform.python_version()}, torch {torch.__version__}. "
+        f"{platform.release().split('-')[0]}, Python {platform.python_version()}, torch "
+        f"{torch.__version__}{peer_version()}. "
         f"{len(samples)} samples of 1x256x256 float32, {size} MiB. Medians of {rounds} rounds, in "
         "brackets the fastest and the slowest.\n"
     )

@@ -35,7 +35,11 @@ def plain(dataset, order, batch, workers):
 
 
 def peer_tensors(dataset, order, batch, workers):
-    for found in DataLoader(dataset, batch, sampler=order, num_workers=workers):
+    return unpacked(DataLoader(dataset, batch, sampler=order, num_workers=workers))
+
+
+def unpacked(loader):
+    for found in loader:
         yield found[0] if isinstance(found, (tuple, list)) else found
 
 
@@ -89,20 +93,22 @@ def cases(folder, samples):
     return made + peers(paths)
 
 
-def peers(paths, cache=False):
+def peers(paths):
     """chuchichaestli's datasets, if it is there."""
     try:
         from chuchichaestli.data import HDF5Dataset, NumpyDataset, SafetensorsDataset
     except ImportError as error:
         print(f"No rows of chuchichaestli: {error}.\n")
         return []
-    more = {"cache": cache}
     rows = [("safetensors", SafetensorsDataset, {}), ("npy", NumpyDataset, {})]
     rows.append(("HDF5", HDF5Dataset, {"groups": "data"}))
     return [
-        Case(f"peer: {n}", paths[n], functools.partial(c, str(paths[n]), **k, **more), peer_tensors)
-        for n, c, k in rows
+        Case(f"peer: {n}", paths[n], peer_opener(c, paths[n], k), peer_tensors) for n, c, k in rows
     ]
+
+
+def peer_opener(dataset, path, options):
+    return lambda cache=False: dataset(str(path), cache=cache, **options)
 
 
 def epoch(case, order, batch, workers, dataset=None):

@@ -60,6 +60,8 @@ class PerfCase:
         flops: arithmetic operations, likewise.
         vary: False if given tensors must not be drawn anew (sorted, symmetric, CSR indices).
         sync: waits for the device, for frameworks that torch does not know.
+        before: `before(*args, **kwargs)` runs before every timed or counted call, outside the
+            clock: it puts the world where the call should find it (files out of memory, say).
         kernels: Triton kernels whose machine code is counted, compiled ahead (no GPU needed).
     """
 
@@ -76,6 +78,7 @@ class PerfCase:
     flops: Bytes | None = None
     vary: bool = True
     sync: Callable[[], None] | None = None
+    before: Callable[..., Any] | None = None
     kernels: Sequence[KernelSpec] = ()
 
     def draw(self, seed: int) -> Call:

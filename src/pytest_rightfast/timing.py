@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from . import leaves, trees
@@ -25,6 +26,8 @@ def target(function: Callable[..., Any], case: PerfCase, draw: Draw, per_call: f
     """The closures for one backend; `per_call` is a first estimate in seconds."""
     if case.mutates:
         return _consuming(function, case, draw, per_call)
+    if case.before:
+        return _prepared(function, case, draw)
     first = draw(0)
     calls = [first] if 2 * _bytes(first) > ROTATED_BYTES else [first, draw(1)]
     if case.backward == "only":
@@ -39,11 +42,23 @@ def target(function: Callable[..., Any], case: PerfCase, draw: Draw, per_call: f
     return Target([_synced(call, case) for call in bound], keep)
 
 
+def _prepared(function: Callable[..., Any], case: PerfCase, draw: Draw) -> Target:
+    """One call at a time, and `before` each."""
+    made = target(function, replace(case, before=None), draw, 0.0)
+    call = draw(0)
+
+    def reset() -> None:
+        assert case.before is not None
+        case.before(*call.args, **call.kwargs)
+
+    return replace(made, calls=made.calls[:1], reset=reset)
+
+
 def _consuming(function: Callable[..., Any], case: PerfCase, draw: Draw, per_call: float) -> Target:
     """In-place calls: each closure has inputs of its own, restored before every sample."""
     pristine = draw(0)
     sets = min(
-        MOST_SETS,
+        1 if case.before else MOST_SETS,
         max(1, MOST_SET_BYTES // max(1, _bytes(pristine))),
         max(1, int(SHORTEST_SAMPLE / max(per_call, 1e-9))),
     )
@@ -53,6 +68,8 @@ def _consuming(function: Callable[..., Any], case: PerfCase, draw: Draw, per_cal
         for call in calls:
             for key in case.mutates:
                 _restore(argument(call, key), argument(pristine, key))
+            if case.before:
+                case.before(*call.args, **call.kwargs)
 
     def keep(which: int, returned: Any) -> Kept:
         mutated = {key: state(argument(calls[which], key)) for key in case.mutates}

@@ -1,7 +1,10 @@
 """What the tests of the datasets share: samples whose every element says where it belongs."""
 
 import os
+import subprocess
+import sys
 
+import pytest
 import torch
 
 from rightfast import datasets
@@ -58,3 +61,20 @@ def bits(x):
 
 def names_in_shm():
     return set(os.listdir("/dev/shm"))
+
+
+def run_on_a_small_disk(script, folder):
+    """What a script prints; its argument is a tmpfs of 8 MiB, in a namespace of its own."""
+    mount = f"mount -t tmpfs -o size=8m none {folder}"
+    shell = f'{mount} && exec {sys.executable} -c "$0" {folder}'
+    command = ["unshare", "--user", "--map-root-user", "--mount", "sh", "-c", shell, script]
+    try:
+        probe = subprocess.run([*command[:4], "true"], capture_output=True, timeout=30)
+    except FileNotFoundError:
+        pytest.skip("no unshare")
+    if probe.returncode:
+        pytest.skip(f"no namespaces here: {probe.stderr.decode()}")
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(command, capture_output=True, text=True, timeout=120, env=paths)
+    assert done.returncode == 0, done.stderr
+    return done.stdout

@@ -1,8 +1,13 @@
 """`SharedCache` in one process."""
 
+import os
 import pickle
+import subprocess
+import sys
+import threading
 from collections import namedtuple
 
+import numpy as np
 import pytest
 import torch
 
@@ -107,7 +112,17 @@ def test_writing_to_a_sample_does_not_change_the_cache(dataset):
 
 @pytest.mark.parametrize(
     ("room", "capacity"),
-    [(0, 0), (1, 0), (280, 1), (560, 2), ("1KiB", 3), ("1 kb", 3), ("0.5 KiB", 1), ("1GiB", COUNT)],
+    [
+        (0, 0),
+        ("0", 0),
+        (1, 0),
+        (280, 1),
+        (560, 2),
+        ("1KiB", 3),
+        ("1 kb", 3),
+        ("0.5 KiB", 1),
+        ("1GiB", COUNT),
+    ],
 )
 def test_bytes(dataset, room, capacity):
     cache = SharedCache(dataset, bytes=room)
@@ -127,6 +142,9 @@ def test_bytes(dataset, room, capacity):
         ({"bytes": "-4GiB"}, ValueError, "such as '4GiB'"),
         ({"bytes": -1}, ValueError, "at least 0"),
         ({"bytes": 1.5}, TypeError, "an integer or a text"),
+        ({"bytes": True}, TypeError, "an integer or a text"),
+        ({"bytes": ""}, ValueError, "such as '4GiB'"),
+        ({"fraction": np.complex64(0.5)}, TypeError, "as a number"),
         ({}, ValueError, "got neither"),
         ({"fraction": 0.5, "bytes": 1}, ValueError, "got both"),
     ],
@@ -136,12 +154,78 @@ def test_arguments(dataset, options, error, match):
         SharedCache(dataset, **options)
 
 
+@pytest.mark.filterwarnings("ignore:.*quantize_per_tensor.*:UserWarning")
 def test_what_is_no_map_style_dataset():
     with pytest.raises(TypeError, match="map-style"):
         SharedCache(iter([torch.zeros(2)]), fraction=1.0)
-    for sample in ("text", None, {"a": object()}):
+    meta = torch.zeros(2, device="meta")
+    quantized = torch.quantize_per_tensor(torch.zeros(2), 1, 0, torch.qint8)
+    for sample in ("text", None, {"a": object()}, meta, quantized):
         with pytest.raises(TypeError, match="dense tensors and numbers"):
             SharedCache([sample], fraction=1.0)
+
+
+@pytest.mark.parametrize("sample", [(), {}, [[], ()]])
+def test_samples_of_nothing(sample):
+    with pytest.raises(TypeError, match="a tensor or a number in them"):
+        SharedCache([sample] * 3, fraction=1.0)
+
+
+@pytest.mark.parametrize("count", [0, 2, 4])
+def test_a_dataset_that_gives_another_number_of_samples(count):
+    """None of them is stored, as nobody knows which is which."""
+
+    class Source(Counted):
+        def __getitems__(self, indices):
+            return [self.samples[0]] * count
+
+    cache, samples = SharedCache(Source(numbers()), fraction=1.0), numbers()
+    for read in (lambda: cache.__getitems__([1, 2, 3]), lambda: list(datasets.Loader(cache, 3))):
+        with pytest.raises(ValueError, match=f"of 3 indices, got {count}"):
+            read()
+    assert cache.info().filled == 0
+    Source.__getitems__ = None
+    assert same(cache.__getitems__([1, 2, 3]).stacked, samples[1:4])
+
+
+def test_a_pickle_is_for_one_child_and_one_time(dataset):
+    cache = SharedCache(dataset, fraction=1.0)
+    sent = pickle.dumps(cache)
+    assert same(pickle.loads(sent)[3], numbers()[3])
+    with pytest.raises(ValueError, match="no name by which others could find it"):
+        pickle.loads(sent)
+    code = "import sys, pickle; pickle.load(sys.stdin.buffer)"
+    paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", code], input=pickle.dumps(cache), capture_output=True, env=paths
+    )
+    assert b"ValueError: expected shared memory from a process that runs" in done.stderr
+
+
+def test_large_batches_of_hits_are_copied_by_threads():
+    """Ahead of their turn; what they hand out, and what they count, is as ever."""
+    samples = numbers(count=24, shape=(1 << 17,))  # 512 KiB each
+    cache = SharedCache(Counted(samples), fraction=0.5)
+    cache.warm()
+    seen, gather = set(), cache._slots.gather
+
+    def noting(slots, parts):
+        seen.add(threading.get_ident())
+        gather(slots, parts)
+
+    cache._slots.gather = noting
+    order = torch.randperm(24).tolist()
+    for _ in range(2):
+        batches = list(datasets.Loader(cache, 6, sampler=order))
+        assert same(torch.cat(batches), samples[order])
+        batches[0].zero_()
+    assert threading.get_ident() not in seen
+    assert (cache.info().hits, cache.info().misses) == (24, 24)
+    loader = iter(datasets.Loader(cache, 6))
+    next(loader)
+    cache.close()
+    with pytest.raises(ValueError, match="was closed"):
+        next(loader)
 
 
 def test_clear_and_warm(dataset):
@@ -211,8 +295,6 @@ def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
 
 
 def os_blocks(fd):
-    import os
-
     return os.fstat(fd).st_blocks * 512
 
 
@@ -297,18 +379,16 @@ def test_a_reader_notices_that_the_cache_was_cleared_meanwhile(dataset):
     cache, samples = SharedCache(dataset, fraction=1.0), numbers()
     cache.warm()
 
-    slots = cache._slots
+    gather = cache._slots.gather
 
-    class Clearing(list):
+    def clearing(slots, parts):
         """Clears and fills otherwise, between the look for the slot and the copy."""
+        cache._slots.gather = gather
+        cache.clear()
+        cache.warm(range(COUNT - 1, -1, -1))
+        gather(slots, parts)
 
-        def __iter__(self):
-            cache._slots = slots
-            cache.clear()
-            cache.warm(range(COUNT - 1, -1, -1))
-            return iter(slots)
-
-    cache._slots = Clearing(slots)
+    cache._slots.gather = clearing
     before = cache.info().misses
     assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
     assert cache.info().misses == before + 2
@@ -322,7 +402,7 @@ def test_a_slot_whose_writer_died_is_used_again(dataset):
     assert cache.info().filled == 0
     with cache._table.writing(5) as slot:
         assert slot == 0
-        cache._slots[0][slot] = bytearray(len(cache._slots[0][0]))
+        cache._slots.store(slot, [memoryview(bytes(numbers()[5].nbytes))])
     assert cache.info().filled == 1
     cache.__getitems__([1, 2])
     assert cache.info().filled == 2

@@ -89,6 +89,18 @@ def test_workers_read_and_the_parent_has_it_in_place(dataset, samples):
     assert same(batch.flatten(1)[:, 1:], samples[:4].flatten(1)[:, 1:])
 
 
+def test_hits_too_are_copied_where_the_parent_reads(dataset, samples):
+    cache = datasets.SharedCache(dataset, fraction=1.0)
+    cache.warm()
+    loader = Loader(cache, 4, num_workers=1)
+    batches = list(loader)
+    ring = loader._rings[0][0]
+    start = ring._memory(0, 1).ctypes.data
+    assert start <= batches[0].data_ptr() < start + ring.slots * ring.slot_bytes
+    assert same(torch.cat(batches), samples)
+    assert cache.info().hits == COUNT
+
+
 def test_slots_return_and_a_ring_is_used_by_one_epoch_after_the_other(dataset, samples):
     loader = Loader(dataset, 4, num_workers=2)
     for _ in range(4):

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, Subset
 from rightfast import datasets
 from rightfast.datasets import raw
 from rightfast.datasets.buffers import Pool
-from rightfast.datasets.dataset import THREADS
+from rightfast.datasets.threads import THREADS
 
 from .common import COUNT, LAYOUTS, numbers, same
 
@@ -163,6 +163,19 @@ def test_no_file_handle_crosses_a_fork(written, tmp_path):
     assert before == []
     assert got == samples[order].view(torch.uint8).tolist()
     assert same(dataset.__getitems__(order).stacked, samples[order])  # and so has the parent still
+
+
+def test_a_child_does_not_wait_for_its_parent_s_threads(big):
+    dataset, samples = big
+    for reads in (dataset, datasets.SharedCache(dataset, fraction=1.0)):
+        ahead = reads.prefetch(range(16))
+        pid = os.fork()
+        if not pid:
+            ahead.finish = lambda: os._exit(1)  # what would wait for ever
+            torch.set_num_threads(1)  # OpenMP's do not survive a fork
+            os._exit(2 if same(reads.__getitems__(ahead).stacked, samples[:16]) else 3)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 2
+        assert same(reads.__getitems__(ahead).stacked, samples[:16])
 
 
 def test_pickles_carry_no_handles(written):

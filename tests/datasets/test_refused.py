@@ -16,7 +16,7 @@ import zarr
 
 from rightfast import datasets
 
-from .common import COUNT, LAYOUTS, SHAPE, numbers
+from .common import COUNT, LAYOUTS, SHAPE, numbers, run_on_a_small_disk
 
 FOLDERS = [name for name in LAYOUTS if name.endswith(("-files", "-shards")) or "zarr" in name]
 
@@ -190,8 +190,51 @@ def test_arguments_of_writers(tmp_path):
         datasets.write_tar(tmp_path / "a", numbers(), shard=0)
     with pytest.raises(ValueError, match="at least 1 sample"):
         datasets.write_zarr(tmp_path / "a", numbers(), shard=0)
+    for shard in (1.5, "3"):
+        for write in (datasets.write_tar, datasets.write_zarr):
+            with pytest.raises(TypeError, match="shard= as an integer"):
+                write(tmp_path / "a", numbers(), shard=shard)
+    for key in (3, "__metadata__"):
+        with pytest.raises(ValueError, match="a name other than __metadata__"):
+            datasets.write_safetensors(tmp_path / "a", numbers(), key=key)
     with pytest.raises(ValueError, match="without axes"):
         datasets.write_npy(tmp_path / "a", torch.tensor(1.0))
+    with pytest.raises(FileNotFoundError, match="make it first"):
+        datasets.write_npy(tmp_path / "no" / "such" / "a", numbers())
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize("name", LAYOUTS)
+def test_what_breaks_off_leaves_nothing(name, tmp_path):
+    """An error of the samples, Ctrl-C included, in the middle."""
+    write, _, options = LAYOUTS[name]
+
+    class Breaking(list):
+        def __getitem__(self, index):
+            if index == 15:
+                raise KeyboardInterrupt
+            return super().__getitem__(index)
+
+    with pytest.raises(KeyboardInterrupt):
+        write(tmp_path / "a", Breaking(numbers()), **options)
+    assert not list(tmp_path.iterdir())
+
+
+FULL = """
+import os, sys, torch
+from rightfast import datasets as d
+samples = torch.ones(64, 1 << 16)  # 16 MiB
+for write in (d.write_npy, d.write_safetensors, d.write_hdf5, d.write_zarr, d.write_tar):
+    for options in ({}, {"shard": 4} if write is d.write_tar else {"layout": "files"}):
+        try:
+            write(sys.argv[1] + "/a", samples, **options)
+        except OSError as error:
+            print(error.errno, os.listdir(sys.argv[1]))
+"""
+
+
+def test_a_disk_that_is_full_is_left_as_it_was(tmp_path):
+    assert run_on_a_small_disk(FULL, tmp_path).splitlines() == ["28 []"] * 10
 
 
 def test_a_missing_key(tmp_path):

@@ -33,6 +33,37 @@ def run(function, *args, **kwargs):
     return function(*args, **kwargs)
 
 
+class TestBefore:
+    """What runs before each timed call, so that the call finds the world as it should."""
+
+    @pytest.mark.parametrize("inplace", [False, True])
+    def test_once_before_each(self, measure, inplace):
+        log = []
+
+        def double(x):
+            log.append("call")
+            return x.mul_(2) if inplace else x * 2
+
+        row = measure(
+            double,
+            X,
+            mutates=(0,) if inplace else (),
+            reference=lambda x: x * 2,
+            before=lambda x: log.append("before"),
+        )
+        assert row.loops == 1
+        start, timed = log.index("before"), len(row.samples)
+        assert log[start : start + 2 * timed] == ["before", "call"] * timed
+
+    def test_it_has_the_arguments_and_may_fail(self, measure):
+        def refuse(x, y):
+            assert x.shape == y.shape == X.shape
+            raise OSError("the file is on tmpfs")
+
+        with pytest.raises(OSError, match="tmpfs"):
+            measure(torch.add, X, X, reference=torch.add, before=refuse)
+
+
 class TestMutates:
     STATE = (X, X.flip(0), 0.1 * X, X.abs())
 

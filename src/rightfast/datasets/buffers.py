@@ -36,7 +36,7 @@ class _Lent(np.ndarray[Any, Any]):
 class Block:
     """Flat bytes that become one tensor, and ``done()`` when nothing refers to that any more."""
 
-    __slots__ = ("_done", "_shared", "raw", "view")
+    __slots__ = ("_done", "_shared", "raw")
 
     def __init__(
         self,
@@ -45,15 +45,13 @@ class Block:
         shared: Tensor | None = None,
     ) -> None:
         self.raw, self._done, self._shared = raw, done, shared
-        self.view = raw.data
 
     def tensor(self, shape: tuple[int, ...], dtype: torch.dtype) -> Tensor:
         """The bytes as a tensor; to be called once."""
         if self._shared is not None:
             return self._shared.view(dtype).view(shape)
         known = PLAIN.get(dtype)
-        array = self.raw if known is None else self.raw.view(known).reshape(shape)
-        lent = array.view(_Lent)
+        lent = self.raw.view(_Lent) if known is None else _Lent(shape, known, self.raw)
         lent.done, lent.process = self._done, forks.process
         tensor = torch.from_numpy(lent)
         return tensor.view(dtype).view(shape) if known is None else tensor

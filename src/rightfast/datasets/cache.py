@@ -1,6 +1,6 @@
 """`SharedCache`: samples of a dataset in memory that all its workers share."""
 
-import mmap
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,13 +12,17 @@ from torch.utils.data import Dataset
 
 from rightfast.datasets import buffers, segment
 from rightfast.datasets.batch import Ahead, Batch
-from rightfast.datasets.dataset import SampleDataset, check_indices, wait
+from rightfast.datasets.buffers import Block
+from rightfast.datasets.dataset import SampleDataset, check_indices
 from rightfast.datasets.room import capacity
 from rightfast.datasets.segment import Segment, fence
+from rightfast.datasets.slots import Slots, slots_bytes
 from rightfast.datasets.structure import Structure
 from rightfast.datasets.table import CLOSED, GENERATION, SlotTable, table_bytes
+from rightfast.datasets.threads import later, wait
 
 _TOGETHER = 8 << 20  # bytes of samples that `warm` reads at once
+_Reading = tuple[Block, Callable[[], None]]  # a batch's memory, and what waits for the rest of it
 
 
 @dataclass(frozen=True)
@@ -70,25 +74,13 @@ class SharedCache(Dataset[Any]):
         self.capacity = capacity(count, self.structure.sample_bytes, fraction, bytes)
         need = self.capacity * self.structure.sample_bytes
         segment.check_room(segment.FOLDER, need, "take a smaller fraction= or bytes=")
-        self._start(Segment(table_bytes(count) + sum(self._sizes())), count)
+        total = table_bytes(count) + slots_bytes(self.structure, self.capacity)
+        self._attach(Segment(total), count)
 
-    def _sizes(self) -> list[int]:
-        """Bytes for all slots of each leaf, whole pages."""
-        leaves = (leaf.nbytes * self.capacity for leaf in self.structure.leaves)
-        return [-(-size // mmap.PAGESIZE) * mmap.PAGESIZE for size in leaves]
-
-    def _start(self, shared: Segment, count: int) -> None:
-        self._table: SlotTable | None = SlotTable(shared, count, self.capacity)
+    def _attach(self, shared: Segment, count: int) -> None:
         self._count = count
-        self._offsets = list(np.cumsum([table_bytes(count), *self._sizes()])[:-1].tolist())
-        # Of each leaf: a row of bytes for each slot.
-        self._slots = [
-            shared.array(offset, self.capacity * leaf.nbytes, np.uint8).reshape(-1, leaf.nbytes)
-            if leaf.nbytes and self.capacity
-            else np.empty((self.capacity, leaf.nbytes), np.uint8)
-            for offset, leaf in zip(self._offsets, self.structure.leaves, strict=True)
-        ]
-        self._bytes = self._slots[0].reshape(-1).data  # of a sample that is a single tensor
+        self._table: SlotTable | None = SlotTable(shared, count, self.capacity)
+        self._slots = Slots(shared, self.structure, self.capacity, table_bytes(count))
 
     def __len__(self) -> int:
         return self._count
@@ -101,38 +93,36 @@ class SharedCache(Dataset[Any]):
         generation, slot = table.header[GENERATION], table.slots[index]
         if slot > 0 and self.structure.single and not generation & 1:
             fence()
-            first = (slot - 1) * self.structure.sample_bytes
-            block.view[:] = self._bytes[first : first + self.structure.sample_bytes]
+            self._slots.copy(slot - 1, block.raw.data)
             fence()
             if table.header[GENERATION] == generation:
                 table.count_reads(1, 0)
                 return self.structure.sample(block)
-        self._begin([index], self.structure.parts(block.raw, 1))()
+        self._begin(table, [index], self.structure.parts(block.raw, 1))()
         return self.structure.sample(block)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        if isinstance(indices, Ahead) and indices.owner is self:
+        if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
-        return self.prefetch(indices).finish()
+        table, checked = self._used(), check_indices(indices, self._count)
+        return self._finish(checked, self._start(table, checked), apart=True)
 
     def prefetch(self, indices: Sequence[int]) -> Ahead:
-        """Start reading a batch. ``__getitems__`` of the result waits for it."""
-        table = self._used()
-        checked = check_indices(indices, self._count)
-        if all(table.slots[index] > 0 for index in checked):
-            return Ahead(indices, self, lambda: self._start_batch(checked)())  # nothing to wait for
-        return Ahead(indices, self, self._start_batch(checked))
+        """Start reading a batch. ``__getitems__`` of the result waits for it, for `collate`."""
+        table, checked = self._used(), check_indices(indices, self._count)
+        nbytes = self.structure.batch_bytes(len(checked))
+        begun = later(nbytes, self._start, table, checked)
+        return Ahead(indices, self, lambda: self._finish(checked, begun()))
 
-    def _start_batch(self, indices: list[int]) -> Callable[[], Batch]:
-        count = len(indices)
-        block = buffers.batch_memory(self.structure.batch_bytes(count))
-        done = self._begin(indices, self.structure.parts(block.raw, count))
+    def _start(self, table: SlotTable, indices: list[int]) -> _Reading:
+        block = buffers.batch_memory(self.structure.batch_bytes(len(indices)))
+        return block, self._begin(table, indices, self.structure.parts(block.raw, len(indices)))
 
-        def finish() -> Batch:
-            done()
-            return self.structure.batch(block, count)
-
-        return finish
+    def _finish(self, indices: list[int], reading: _Reading, apart: bool = False) -> Batch:
+        self._used()
+        block, done = reading
+        done()
+        return self.structure.batch(block, len(indices), apart)
 
     def advise(self, indices: Sequence[int]) -> None:
         """Have the kernel read what is not here, if the dataset can say where it lies."""
@@ -142,19 +132,24 @@ class SharedCache(Dataset[Any]):
             self.dataset.advise([index for index in checked if table.slots[index] <= 0])
 
     def _begin(
-        self, indices: list[int], rows: list[NDArray[np.uint8]], counted: bool = True
+        self,
+        table: SlotTable,
+        indices: list[int],
+        rows: list[NDArray[np.uint8]],
+        counted: bool = True,
     ) -> Callable[[], None]:
         """Hits into their rows, at once; what is returned does the rest."""
-        table = self._used()
         missed = self._copy_hits(table, indices, rows)
+        if not missed:
+            return functools.partial(table.count_reads, len(indices) * counted, 0)
         absent = [indices[place] for place in missed]
         lines = [[part[place].data for place in missed] for part in rows]
         bytewise = self.dataset if isinstance(self.dataset, SampleDataset) else None
-        reading = bytewise.start(absent, lines[0]) if bytewise is not None and absent else []
+        reading = bytewise.start(absent, lines[0]) if bytewise is not None else []
 
         def done() -> None:
             wait(reading)
-            if absent and bytewise is None:
+            if bytewise is None:
                 self._read_samples(absent, lines)
             for number, index in enumerate(absent):
                 self._store(table, index, [line[number] for line in lines])
@@ -167,31 +162,32 @@ class SharedCache(Dataset[Any]):
         self, table: SlotTable, indices: list[int], rows: list[NDArray[np.uint8]]
     ) -> list[int]:
         """Copies what is there; returns the places of what is not."""
-        everything = list(range(len(indices)))
-        generation = table.generation
-        if generation & 1 or not self.capacity:
-            return everything
-        view = table.slots
-        slots = [view[index] for index in indices]
+        generation, view = table.header[GENERATION], table.slots
+        slots = [view[index] - 1 for index in indices]
+        if generation & 1:
+            return list(range(len(indices)))
         fence()
-        missed = [place for place in everything if slots[place] <= 0]
-        if not missed and slots:
-            chosen = np.array(slots) - 1
-            for held, part in zip(self._slots, rows, strict=True):
-                held.take(chosen, axis=0, out=part, mode="clip")
-        elif len(missed) < len(slots):
-            for place in everything:
-                if slots[place] > 0:
-                    for held, part in zip(self._slots, rows, strict=True):
-                        part[place] = held[slots[place] - 1]
+        if min(slots, default=-1) >= 0:
+            self._slots.gather(slots, rows)
+            missed = []
+        else:
+            missed = [place for place, slot in enumerate(slots) if slot < 0]
+            for place, slot in enumerate(slots):
+                if slot >= 0:
+                    self._slots.gather([slot], [part[place : place + 1] for part in rows])
         fence()
         # Cleared meanwhile: the slots may be another sample's by now.
-        return missed if table.generation == generation else everything
+        return missed if table.generation == generation else list(range(len(indices)))
 
     def _read_samples(self, indices: list[int], lines: list[list[memoryview]]) -> None:
         """From a dataset that gives samples, not bytes."""
         many = getattr(self.dataset, "__getitems__", None)
-        samples = many(indices) if many else (self.dataset[index] for index in indices)
+        samples = list(many(indices) if many else map(self.dataset.__getitem__, indices))
+        if len(samples) != len(indices):
+            raise ValueError(
+                f"expected __getitems__ of {type(self.dataset).__name__} to give a sample for each "
+                f"of {len(indices)} indices, got {len(samples)}; have it give one each, in order"
+            )
         for number, sample in enumerate(samples):
             found = self.structure.to_bytes(sample, indices[number])
             for line, part in zip(lines, found, strict=True):
@@ -199,11 +195,8 @@ class SharedCache(Dataset[Any]):
 
     def _store(self, table: SlotTable, index: int, parts: list[memoryview]) -> None:
         with table.writing(index) as slot:
-            if slot is None:
-                return
-            for offset, held, part in zip(self._offsets, self._slots, parts, strict=True):
-                table.segment.commit(offset + slot * len(part), len(part))
-                held[slot] = part
+            if slot is not None:
+                self._slots.store(slot, parts)
 
     def warm(self, indices: Sequence[int] | None = None) -> int:
         """Store samples before they are asked for, in this process.
@@ -214,25 +207,21 @@ class SharedCache(Dataset[Any]):
         Returns:
             How many samples are there. They count as neither hits nor misses.
         """
-        self._used()
+        table = self._used()
         chosen = range(self.capacity) if indices is None else indices
         checked = check_indices(chosen, self._count)
         step = max(1, _TOGETHER // max(1, self.structure.sample_bytes))
         for start in range(0, len(checked), step):
             part = checked[start : start + step]
             block = buffers.pool.take(self.structure.batch_bytes(len(part)))
-            self._begin(part, self.structure.parts(block.raw, len(part)), counted=False)()
+            self._begin(table, part, self.structure.parts(block.raw, len(part)), counted=False)()
         return self.info().filled
 
     def clear(self) -> None:
         """Empty the cache, and give its memory back, while other processes may read it."""
         table = self._used()
         with table.cleared():
-            self._discard(table)
-
-    def _discard(self, table: SlotTable) -> None:
-        for offset, size in zip(self._offsets, self._sizes(), strict=True):
-            table.segment.discard(offset, size)
+            self._slots.discard()
 
     def info(self) -> CacheInfo:
         """Hits and misses of all processes, and what is there."""
@@ -248,9 +237,7 @@ class SharedCache(Dataset[Any]):
         if table is not None and not table.closed:
             with table.cleared():
                 table.header[CLOSED] = 1
-                self._discard(table)
-        self._slots = []
-        self._bytes = memoryview(b"")
+                self._slots.discard()
 
     def __enter__(self) -> "SharedCache":
         return self
@@ -259,7 +246,7 @@ class SharedCache(Dataset[Any]):
         self.close()
 
     def _used(self) -> SlotTable:
-        if self._table is None or self._table.closed:
+        if self._table is None or self._table.header[CLOSED]:
             raise ValueError(
                 "expected a cache that is open, got one that was closed; make another one, or "
                 "close it after the last read"
@@ -278,7 +265,7 @@ class SharedCache(Dataset[Any]):
     def __setstate__(self, state: dict[str, Any]) -> None:
         count, shared = state.pop("count"), state.pop("segment")
         self.__dict__.update(state)
-        self._start(shared, count)
+        self._attach(shared, count)
 
 
 def _length(dataset: Any) -> int:

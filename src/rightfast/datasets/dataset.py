@@ -2,23 +2,19 @@
 
 import itertools
 import operator
-import os
-import threading
-from collections.abc import Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
 from typing import Any, Protocol
 
 import numpy as np
 import torch
 from torch import Tensor
-from torch.utils.data import Dataset, get_worker_info
+from torch.utils.data import Dataset
 
-from rightfast.datasets import buffers, forks
+from rightfast.datasets import buffers
 from rightfast.datasets.batch import Ahead, Batch
 from rightfast.datasets.structure import Structure
-
-THREADS = 4  # of a process that has no workers
-PART = 256 << 10  # bytes that are worth a thread
+from rightfast.datasets.threads import submit, threads_for, wait
 
 
 class Source(Protocol):
@@ -68,13 +64,13 @@ class SampleDataset(Dataset[Tensor]):
         (index,) = check_indices([index], len(self))
         # Not a worker's shared memory: single samples are copied once more, when they are collated.
         block = buffers.pool.take(self.sample_bytes)
-        self._source.read([index], [block.view])
+        self._source.read([index], [block.raw.data])
         return block.tensor(self.sample_shape, self.dtype)
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        if isinstance(indices, Ahead) and indices.owner is self:
+        if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
-        return self.prefetch(indices).finish()
+        return self._prefetch(check_indices(indices, len(self)), apart=True)()
 
     def read(self, indices: Sequence[int], rows: Sequence[memoryview]) -> None:
         """The bytes of sample ``indices[i]`` into ``rows[i]``, each of `sample_bytes` bytes."""
@@ -82,29 +78,30 @@ class SampleDataset(Dataset[Tensor]):
 
     def start(self, indices: Sequence[int], rows: Sequence[memoryview]) -> "list[Future[None]]":
         """`read`, which goes on in threads; without threads all is done on return."""
-        parts = min(THREADS, len(indices) * self.sample_bytes // PART, len(indices))
-        if parts < 2 or not self._source.parallel or get_worker_info() is not None:
+        parts = min(threads_for(len(indices) * self.sample_bytes), len(indices))
+        if parts < 2 or not self._source.parallel:
             self._source.read(indices, rows)
             return []
         bounds = [len(indices) * part // parts for part in range(parts + 1)]
-        submit = _threads.executor().submit
         return [
             submit(self._source.read, indices[first:last], rows[first:last])
             for first, last in itertools.pairwise(bounds)
         ]
 
     def prefetch(self, indices: Sequence[int]) -> Ahead:
-        """Start reading a batch. ``__getitems__`` of the result waits for it."""
-        checked = check_indices(indices, len(self))
-        count = len(checked)
+        """Start reading a batch. ``__getitems__`` of the result waits for it, for `collate`."""
+        return Ahead(indices, self, self._prefetch(check_indices(indices, len(self)), apart=False))
+
+    def _prefetch(self, indices: list[int], apart: bool) -> Callable[[], Batch]:
+        count = len(indices)
         block = buffers.batch_memory(self.structure.batch_bytes(count))
-        reading = self.start(checked, buffers.rows_of(block.view, self.sample_bytes, count))
+        reading = self.start(indices, buffers.rows_of(block.raw.data, self.sample_bytes, count))
 
         def finish() -> Batch:
             wait(reading)
-            return self.structure.batch(block, count)
+            return self.structure.batch(block, count, apart)
 
-        return Ahead(indices, self, finish)
+        return finish
 
     def advise(self, indices: Sequence[int]) -> None:
         """Have the kernel take these samples into the page cache, whoever reads them then."""
@@ -112,13 +109,6 @@ class SampleDataset(Dataset[Tensor]):
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({len(self)} x {self.sample_shape}, {self.dtype})"
-
-
-def wait(reading: "list[Future[None]]") -> None:
-    """Until all is read; raises what the first failing part raised, after all have ended."""
-    failures = [error for part in reading if (error := part.exception()) is not None]
-    if failures:
-        raise failures[0]
 
 
 def check_indices(indices: Sequence[Any], count: int) -> list[int]:
@@ -131,35 +121,14 @@ def check_indices(indices: Sequence[Any], count: int) -> list[int]:
             f"expected indices as integers, got {', '.join(sorted(set(got)))}; for a slice, give "
             "range(...) to __getitems__ or torch.utils.data.Subset"
         ) from None
-    for place, number in enumerate(numbers):
-        if not 0 <= number < count:
+    if numbers and (min(numbers) < 0 or max(numbers) >= count):
+        for number in numbers:
             if not -count <= number < count:
                 raise IndexError(
                     f"expected an index below {count}, the number of samples, got {number}"
                 )
-            numbers[place] = number + count
+        return [number % count for number in numbers]
     return numbers
-
-
-class _Threads:
-    """The reading threads of this process; they do not survive a fork, so a child has its own."""
-
-    def __init__(self) -> None:
-        self._executor: ThreadPoolExecutor | None = None
-        self._lock = threading.Lock()
-        forks.register(self)
-
-    def executor(self) -> ThreadPoolExecutor:
-        with self._lock:
-            if self._executor is None:
-                self._executor = ThreadPoolExecutor(THREADS, f"rightfast-read-{os.getpid()}")
-            return self._executor
-
-    def after_fork(self) -> None:
-        self._executor, self._lock = None, threading.Lock()
-
-
-_threads = _Threads()
 
 
 def fill_row(array: "np.ndarray[Any, Any]", row: memoryview) -> None:

@@ -22,7 +22,10 @@ def files_of(path: str | os.PathLike[str], suffixes: tuple[str, ...], what: str)
 def existing(path: str | os.PathLike[str], what: str) -> Path:
     """``path``, which must be there. Raises TypeError and FileNotFoundError."""
     if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"expected the path of {what}, got {type(path).__name__}")
+        raise TypeError(
+            f"expected the path of {what.removesuffix(',')}, got {type(path).__name__}; give a "
+            "text or a pathlib.Path"
+        )
     found = Path(path)
     if not found.exists():
         raise FileNotFoundError(f"expected {what} at {found}, got nothing there; check the path")

@@ -22,7 +22,9 @@ def capacity(
         )
     if fraction is None:
         return min(count, _bytes(nbytes) // max(1, sample_bytes))
-    if isinstance(fraction, bool) or not isinstance(fraction, (int, float, np.number)):
+    if isinstance(fraction, bool) or not isinstance(
+        fraction, (int, float, np.integer, np.floating)
+    ):
         raise TypeError(f"expected fraction= as a number, got {type(fraction).__name__}")
     if not 0 <= fraction <= 1:
         raise ValueError(
@@ -39,6 +41,8 @@ def _bytes(given: Any) -> int:
         return int(float(found[1]) * _UNITS[found[2].upper()])
     try:
         number = operator.index(given)
+        if isinstance(given, bool):
+            raise TypeError
     except TypeError:
         raise TypeError(
             f"expected bytes= as an integer or a text such as '4GiB', got {type(given).__name__}"

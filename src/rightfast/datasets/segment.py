@@ -2,6 +2,7 @@
 
 import errno
 import mmap
+import multiprocessing
 import os
 import platform
 import shutil
@@ -87,7 +88,14 @@ class Segment:
 
 
 def _attach(name: str, sent: Any, nbytes: int, folder: str) -> Segment:
-    fd = sent.detach()
+    try:
+        fd = sent.detach()
+    except (OSError, EOFError, multiprocessing.AuthenticationError) as error:
+        raise ValueError(
+            "expected shared memory from a process that runs and whose child this one is, loaded "
+            f"once, got {type(error).__name__}: it has no name by which others could find it; make "
+            "it here anew, or send it through multiprocessing"
+        ) from None
     with Segment._guard:
         known = Segment._here.get(name)
         if known is None:

@@ -13,7 +13,7 @@ from torch import Tensor
 from rightfast.datasets.batch import Batch
 from rightfast.datasets.buffers import Block
 from rightfast.datasets.trees import Node, flatten, unflatten
-from rightfast.datasets.writing import bytes_of
+from rightfast.datasets.writing import bytes_of, is_plain
 
 _ALIGNED = 64  # bytes, where each part of a batch starts
 _NUMBERS = {bool: torch.bool, int: torch.int64, float: torch.float64}
@@ -49,6 +49,11 @@ class Structure:
     def of(cls, sample: Any) -> "Structure":
         """As ``sample`` is. Raises TypeError for parts that are no tensors or numbers."""
         parts, tree = flatten(sample)
+        if not parts:
+            raise TypeError(
+                f"expected samples with a tensor or a number in them, got {sample!r}; have the "
+                "dataset give what is to be kept"
+            )
         return cls(tuple(_leaf(part) for part in parts), tree)
 
     @cached_property
@@ -96,9 +101,11 @@ class Structure:
             self.tree,
         )
 
-    def batch(self, block: Block, count: int) -> Batch:
-        """A batch with its samples, which are views of it."""
+    def batch(self, block: Block, count: int, apart: bool) -> Batch:
+        """A batch, and with ``apart`` its samples, which are views of it."""
         stacked = self.stacked(block, count)
+        if not apart:
+            return Batch((), stacked, block, self)
         if self.single:
             return Batch(stacked.unbind(0), stacked, block, self)
         columns = [tensor.unbind(0) for tensor in flatten(stacked)[0]]
@@ -138,7 +145,7 @@ class Structure:
 
 
 def _leaf(part: Any) -> Leaf:
-    if isinstance(part, Tensor) and part.layout is torch.strided and not part.is_nested:
+    if isinstance(part, Tensor) and is_plain(part):
         return Leaf(tuple(part.shape), part.dtype, False)
     if type(part) in _NUMBERS:
         return Leaf((), _NUMBERS[type(part)], True)

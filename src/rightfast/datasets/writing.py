@@ -1,6 +1,7 @@
 """What all writers share: samples in order, checked, and files that appear whole or not at all."""
 
 import contextlib
+import operator
 import os
 import shutil
 import uuid
@@ -66,7 +67,7 @@ class Samples:
 def _tensor(sample: Any, index: int) -> Tensor:
     if isinstance(sample, np.ndarray):
         return torch.from_numpy(sample)
-    if not isinstance(sample, Tensor) or sample.layout is not torch.strided or sample.is_nested:
+    if not isinstance(sample, Tensor) or not is_plain(sample):
         raise TypeError(
             f"expected sample {index} as a dense tensor, got {type(sample).__name__}; write labels "
             "and other fields as datasets of their own"
@@ -74,10 +75,28 @@ def _tensor(sample: Any, index: int) -> Tensor:
     return sample
 
 
+def is_plain(tensor: Tensor) -> bool:
+    """Whether a tensor is its elements and nothing more: not sparse, nested, quantized or meta."""
+    known = tensor.layout is torch.strided and not tensor.is_nested
+    return known and not tensor.is_quantized and not tensor.is_meta
+
+
 def bytes_of(sample: Tensor) -> NDArray[np.uint8]:
     """The elements of a tensor, in C order, as flat bytes."""
     plain = sample.detach().cpu().resolve_conj().resolve_neg().contiguous()
     return plain.reshape(-1).view(torch.uint8).numpy()
+
+
+def check_shard(shard: Any) -> None:
+    """Raises TypeError and ValueError for what is no number of samples."""
+    try:
+        count = operator.index(shard)
+    except TypeError:
+        raise TypeError(
+            f"expected shard= as an integer, got {type(shard).__name__} {shard!r}"
+        ) from None
+    if count < 1:
+        raise ValueError(f"expected shard= of at least 1 sample, got {count}")
 
 
 def check_layout(layout: str) -> None:
@@ -90,13 +109,18 @@ def check_layout(layout: str) -> None:
 def appearing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A path to write to, which becomes ``path`` once all is written, and vanishes on an error.
 
-    Raises FileExistsError where there is something already.
+    Raises FileExistsError where there is something already, and FileNotFoundError where there is
+    no folder for it.
     """
     target = Path(path)
     if os.path.lexists(target):
         raise FileExistsError(
             f"expected a path that is free to write to, got {target}, which exists; remove it "
             "first, or choose another"
+        )
+    if not target.parent.is_dir():
+        raise FileNotFoundError(
+            f"expected a folder {target.parent} to write to, got none there; make it first"
         )
     part = target.with_name(f".{target.name}.{uuid.uuid4().hex[:8]}.part")
     try:

@@ -96,6 +96,11 @@ def write_safetensors(
 
 def _header(key: str, shape: tuple[int, ...], dtype: torch.dtype) -> bytes:
     names = {known: name for name, known in DTYPES.items()}
+    if not isinstance(key, str) or key == "__metadata__":
+        raise ValueError(
+            f"expected key= as a name other than __metadata__, which the format keeps for itself, "
+            f"got {key!r}"
+        )
     if dtype not in names:
         raise TypeError(
             f"expected a dtype that safetensors has a name for, got {dtype}; write .npy or HDF5"

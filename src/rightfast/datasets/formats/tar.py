@@ -51,8 +51,8 @@ def write_tar(path: str | os.PathLike[str], samples: Any, shard: int | None = No
         ValueError: samples of unequal shape or dtype, none at all, a shard below 1.
         FileExistsError: ``path`` exists.
     """
-    if shard is not None and shard < 1:
-        raise ValueError(f"expected shard= of at least 1 sample, got {shard}; None is one archive")
+    if shard is not None:
+        writing.check_shard(shard)
     given = writing.Samples(samples)
     writing.needs_samples(given, path)
     head = npy.header(given.shape, given.dtype)

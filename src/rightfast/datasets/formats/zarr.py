@@ -64,8 +64,7 @@ def write_zarr(
     """
     zarr = library("zarr", "writing zarr arrays")
     writing.check_layout(layout)
-    if shard < 1:
-        raise ValueError(f"expected shard= of at least 1 sample, got {shard}")
+    writing.check_shard(shard)
     given = writing.Samples(samples)
     array = dtypes.stored(given.dtype, "zarr")
     rows = min(shard, max(1, len(given))) if layout == "packed" else 1
