@@ -6,12 +6,10 @@ import torch
 from torch import Tensor
 
 from rightfast.circuits import backward
-from rightfast.circuits.evidence import Evidence
-from rightfast.circuits.forward import State
 from rightfast.circuits.options import Pass
 
 if TYPE_CHECKING:
-    from rightfast.circuits.circuit import Circuit
+    from rightfast.circuits.circuit import AnyState, Circuit, Found
 
 
 class LogLikelihood(torch.autograd.Function):
@@ -19,10 +17,10 @@ class LogLikelihood(torch.autograd.Function):
 
     @staticmethod
     def call(
-        circuit: "Circuit", evidence: Evidence, options: Pass, parameters: Tensor
-    ) -> tuple[Tensor, State]:
+        circuit: "Circuit", evidence: "Found", options: Pass, parameters: Tensor
+    ) -> "tuple[Tensor, AnyState]":
         """Log-likelihoods [batch], and the state of the pass."""
-        holder: list[State] = []
+        holder: list[AnyState] = []
         out: Tensor = LogLikelihood.apply(parameters, circuit, evidence, options, holder)  # type: ignore[no-untyped-call]
         return out, holder[0]
 
@@ -31,11 +29,11 @@ class LogLikelihood(torch.autograd.Function):
         ctx: Any,
         parameters: Tensor,
         circuit: "Circuit",
-        evidence: Evidence,
+        evidence: "Found",
         options: Pass,
-        holder: list[State],
+        holder: "list[AnyState]",
     ) -> Tensor:
-        state = circuit.run(evidence, options, parameters.detach())
+        state = circuit.run_pass(evidence, options, parameters.detach())
         holder.append(state)
         ctx.save_for_backward(parameters)  # autograd then refuses parameters changed in between
         ctx.state = state

@@ -2,6 +2,7 @@
 
 from collections.abc import Container
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import torch
 from rightfast_kernels.circuit import (
@@ -18,6 +19,9 @@ from rightfast.circuits.leaves.base import Distribution
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily
 
+if TYPE_CHECKING:
+    from rightfast.circuits.gpu.passes import State as KernelState
+
 
 @dataclass(frozen=True)
 class Flows:
@@ -30,7 +34,7 @@ class Flows:
 
     held: Tensor
     by_parameter: Tensor | None = None
-    state: State | None = None
+    state: "State | KernelState | None" = None
     number: int = 0
 
     @property
@@ -48,7 +52,7 @@ class Flows:
 
 
 def run(
-    state: State,
+    state: "State | KernelState",
     root_flow: Tensor,
     options: Pass,
     *,
@@ -68,6 +72,10 @@ def run(
             "the parameters have changed since the forward pass: call backward before they are "
             "updated, or run the forward pass again"
         )
+    if not isinstance(state, State):
+        if not options.log_space:
+            return state.flows(root_flow, statistics, derivative)
+        state = state.by_torch()
     state.backward_passes += 1
     backward = _Backward(state, options, statistics is not None or derivative)
     if state.evidence.batch:

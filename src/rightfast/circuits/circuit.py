@@ -1,12 +1,12 @@
 """`compile` and `Circuit`: a plan, its parameters, and the passes over them."""
 
 from dataclasses import replace
-from typing import Any
+from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import torch
 from torch import Tensor, nn
 
-from rightfast.circuits import backward, evidence, forward
+from rightfast.circuits import backward, evidence, forward, gpu
 from rightfast.circuits.autograd import LogLikelihood
 from rightfast.circuits.backward import Flows
 from rightfast.circuits.compilation import make_plan
@@ -17,6 +17,11 @@ from rightfast.circuits.options import Algorithm, Pass
 from rightfast.circuits.plan import Plan
 from rightfast.circuits.workspace import Pool
 
+if TYPE_CHECKING:
+    from rightfast.circuits.gpu import passes
+
+Found: TypeAlias = Union[evidence.Evidence, "passes.Data"]
+AnyState: TypeAlias = Union[State, "passes.State"]
 DTYPES = (torch.float32, torch.float64)
 
 
@@ -26,18 +31,23 @@ def compile(
     device: torch.device | str = "cpu",
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
+    graphs: bool | None = False,
+    precision: gpu.Precision = "ieee",
 ) -> "Circuit":
     """The circuit below ``root``, ready to compute.
 
     Nodes that have no parameters yet get random ones, which depend on ``seed`` alone. A product
-    or an input as the root becomes the only child of a sum. Raises TypeError or ValueError for a
-    root that is not one node, or a dtype other than float32 and float64.
+    or an input as the root becomes the only child of a sum. ``graphs``: whether passes are recorded
+    on a GPU and replayed, as `runtime.Graphs` has it; ``precision``: of products of matrices there
+    (docs/circuits-gpu.md). Raises TypeError or ValueError for a root that is not one node, a dtype
+    other than float32 and float64, or an unknown precision.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {list(DTYPES)}, got {dtype}")
     plan = make_plan(root)
     with torch.inference_mode(False):  # tensors that EM and optimizers can change
-        return Circuit(plan, initial_parameters(plan, seed).to(device=device, dtype=dtype))
+        parameters = initial_parameters(plan, seed).to(device=device, dtype=dtype)
+        return Circuit(plan, parameters, graphs=graphs, precision=precision)
 
 
 class Circuit(nn.Module):
@@ -49,14 +59,23 @@ class Circuit(nn.Module):
 
     flows: Tensor
 
-    def __init__(self, plan: Plan, parameters: Tensor) -> None:
+    def __init__(
+        self,
+        plan: Plan,
+        parameters: Tensor,
+        *,
+        graphs: bool | None = False,
+        precision: gpu.Precision = "ieee",
+    ) -> None:
         super().__init__()
         self.plan = plan
+        self.graphs, self.precision = graphs, gpu.checked(precision)
         self.parameters_flat = nn.Parameter(parameters)
         self.register_buffer("flows", parameters.new_zeros(plan.num_statistics), persistent=False)
-        self.state: State | None = None
+        self.state: AnyState | None = None
         """What the last pass left, for `backward`."""
         self._pool: Pool | None = None
+        self._engine: passes.Engine | None = None
 
     @property
     def num_variables(self) -> int:
@@ -82,23 +101,47 @@ class Circuit(nn.Module):
         Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
         """
         options = Pass(algorithm, alpha, temperature)
-        found = evidence.read(self.plan, x, missing_mask, self.dtype, self.device)
+        found = self.read(x, missing_mask, options)
         return self.evaluate(found, options, self.parameters_flat)
 
-    def evaluate(self, found: evidence.Evidence, options: Pass, parameters: Tensor) -> Tensor:
+    def read(self, x: Tensor, missing_mask: Tensor | None, options: Pass) -> Found:
+        """Data as the pass with these options wants it; raises as `evidence.read` does, but for
+        the values of data on a GPU, of which those that a variable does not have give NaN."""
+        if gpu.computes(options) and (engine := self.engine()) is not None:
+            return engine.read(x, missing_mask)
+        return evidence.read(self.plan, x, missing_mask, self.dtype, self.device)
+
+    def engine(self) -> "passes.Engine | None":
+        """What computes passes by kernels, where there are some for this circuit and device."""
+        if not gpu.takes(self.device, self.dtype):
+            return None
+        if self._engine is None or self._engine.device != self.device:
+            self._engine = gpu.engine(self.plan, self.device, self.precision, self.graphs)
+        return self._engine
+
+    def evaluate(self, found: Found, options: Pass, parameters: Tensor) -> Tensor:
         """Log-likelihoods with other parameters than the circuit's own, flat as these."""
         self.state = None  # its buffers serve this pass
         if torch.is_grad_enabled() and parameters.requires_grad and options.temperature == 1:
             out, self.state = LogLikelihood.call(self, found, options, parameters)
             return out
-        self.state = self.run(found, options, parameters.detach())
+        self.state = self.run_pass(found, options, parameters.detach())
         return self.state.log_likelihood()
+
+    @torch.no_grad()
+    def run_pass(self, found: Found, options: Pass, parameters: Tensor) -> AnyState:
+        """A forward pass whose state is the caller's alone."""
+        if isinstance(found, evidence.Evidence):
+            return self.run(found, options, parameters)
+        engine = self.engine()
+        assert engine is not None
+        return engine.run(found, options, parameters)
 
     @torch.no_grad()
     def run(
         self, found: evidence.Evidence, options: Pass, parameters: Tensor | None = None
     ) -> State:
-        """A forward pass whose state is the caller's alone."""
+        """The same by torch operations."""
         theta = self.parameters_flat.detach() if parameters is None else parameters
         return forward.run(self.plan, theta, found, options, self._workspaces())
 
@@ -131,7 +174,7 @@ class Circuit(nn.Module):
                 f"in {self.dtype} on {self.device}: run the forward pass again"
             )
         options = replace(state.options, log_space=log_space)
-        root_flow = self._weights(weights, state.evidence.batch)
+        root_flow = self._weights(weights, state.batch)
         return backward.run(state, root_flow, options, statistics=self.flows)
 
     def _weights(self, weights: Tensor | None, batch: int) -> Tensor:
@@ -148,7 +191,7 @@ class Circuit(nn.Module):
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what a pass has left: copies and pickles start afresh."""
-        return {**self.__dict__, "state": None, "_pool": None}
+        return {**self.__dict__, "state": None, "_pool": None, "_engine": None}
 
     def get_extra_state(self) -> Tensor:
         """For `state_dict`: parameters of one structure mean nothing to another."""

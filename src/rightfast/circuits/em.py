@@ -38,6 +38,9 @@ def em_step(
     if not (math.isfinite(pseudocount) and pseudocount >= 0):
         raise ValueError(f"pseudocount must be a finite number, not negative, got {pseudocount}")
     flat, flows = circuit.parameters_flat, circuit.flows
+    if (engine := circuit.engine()) is not None:
+        engine.em(flat.detach(), flows, step_size, pseudocount, keep_zero_params)
+        return
     for simplex in circuit.plan.simplices:
         _update_sums(flat, flows, simplex, step_size, pseudocount, keep_zero_params)
     for family in circuit.plan.inputs:

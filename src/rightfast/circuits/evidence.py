@@ -26,6 +26,25 @@ def read(
     Raises TypeError for other types, ValueError for shapes that do not fit, a category that a
     variable does not have, or a value that is not finite.
     """
+    missing = check(plan, x, missing_mask, device)
+    by_variable = x.t().contiguous()
+    gone = None if missing is None else missing.t().contiguous()
+    values, masks = [], []
+    for family in plan.inputs:
+        part = _pick(by_variable, family)
+        mask = None if gone is None else _pick(gone, family)
+        if mask is not None:
+            part = part.masked_fill(mask, 0)
+        values.append(_checked(part, family, dtype))
+        masks.append(mask)
+    return Evidence(len(x), tuple(values), tuple(masks))
+
+
+def check(
+    plan: Plan, x: Tensor, missing_mask: Tensor | None, device: torch.device
+) -> Tensor | None:
+    """Raises as `read` does for what types, shapes and devices tell; the mask in the data's shape,
+    without a look at values."""
     if not isinstance(x, Tensor):
         raise TypeError(f"data must be a tensor [batch, variables], got {type(x).__name__}")
     if x.layout != torch.strided:
@@ -39,18 +58,7 @@ def read(
         )
     if x.device != device:
         raise ValueError(f"data is on {x.device}, the circuit on {device}: move one of them")
-    missing = _mask(x, missing_mask)
-    by_variable = x.t().contiguous()
-    gone = None if missing is None else missing.t().contiguous()
-    values, masks = [], []
-    for family in plan.inputs:
-        part = _pick(by_variable, family)
-        mask = None if gone is None else _pick(gone, family)
-        if mask is not None:
-            part = part.masked_fill(mask, 0)
-        values.append(_checked(part, family, dtype))
-        masks.append(mask)
-    return Evidence(len(x), tuple(values), tuple(masks))
+    return _mask(x, missing_mask)
 
 
 def _mask(x: Tensor, missing_mask: Tensor | None) -> Tensor | None:

@@ -42,6 +42,11 @@ class State:
     backward_passes: int = 0
 
     @property
+    def batch(self) -> int:
+        """Samples."""
+        return self.evidence.batch
+
+    @property
     def n(self) -> Tensor:
         """Log-values of all rows, [rows, batch]."""
         return self.bound.n

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from rightfast.circuits import evidence
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
 from rightfast.circuits.options import Pass
@@ -56,7 +55,7 @@ class FreeParameters(nn.Module):
     def forward(self, x: Tensor, missing_mask: Tensor | None = None) -> Tensor:
         """Log-likelihoods [batch], differentiable by ``free``."""
         circuit = self.circuit
-        found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
+        found = circuit.read(x, missing_mask, Pass())
         return circuit.evaluate(found, Pass(), self.constrained())
 
     @torch.no_grad()

@@ -1,0 +1,97 @@
+"""A layer of sums by one kernel: n[m, b] = (1/alpha) log sum_c theta[m, c]^alpha exp(alpha e[c, b])
+
+    S = sum_c theta^alpha E,    n = log(S) / alpha + m,    E and m as elements_triton.py left them
+
+S is kept for the backward pass. A sum whose weight lies on children far below the largest has a
+tiny S, which float32 cannot hold: the tile it is in goes over its children once more, entry by
+entry. The reference is reference_sum.py, and reference_wide.py for what is tiny.
+"""
+
+# mypy: ignore-errors
+
+import triton
+import triton.language as tl
+
+from rightfast_kernels.circuit.layer_triton import (
+    LEAST,
+    at,
+    elements,
+    multiply,
+    powered,
+    scaled_elements,
+)
+
+
+@triton.jit(do_not_specialize=["record"])
+def sum_fwd_kernel(
+    theta, n, sums, scaled, shift, tables, record, batch, alpha, N, C, step,
+    W: tl.constexpr, FACTORS: tl.constexpr, ALIGN: tl.constexpr, POWER: tl.constexpr,
+    PRECISION: tl.constexpr, KEPT: tl.constexpr,
+    BN: tl.constexpr, BC: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """A tile [BN, BB] of one group, whose rows of theta are ``step`` apart.
+
+    Grid (tiles of N, groups, tiles of the batch).
+    """
+    own = tables + record + 8 * tl.program_id(1)
+    row, place, group = tl.load(own), tl.load(own + 1), tl.load(own + 2)
+    weights = theta + tl.multiple_of(tl.load(own + 5), ALIGN)
+    blocks, factors, first = tl.load(own + 3), tl.load(own + 4), tl.load(own + 7)
+    m = tl.program_id(0) * BN + tl.arange(0, BN)
+    b = tl.program_id(2) * BB + tl.arange(0, BB)
+    known = b < batch
+    largest = tl.load(shift + group.to(tl.int64) * batch + b, mask=known, other=0.0)
+
+    acc = tl.zeros([BN, BB], tl.float32)
+    at_theta = weights + m[:, None] * step + tl.arange(0, BC)[None, :]
+    for start in range(0, C, BC):
+        c = start + tl.arange(0, BC)
+        t = tl.load(at_theta, mask=(m < N)[:, None] & (c < C)[None, :], other=0.0)
+        e = scaled_elements(
+            scaled, first, n, tables, blocks, factors, largest, c, b, batch, alpha, C,
+            W, FACTORS, POWER, KEPT,
+        )  # fmt: skip
+        acc = multiply(powered(t, alpha, POWER), e, acc, PRECISION)
+        at_theta += BC
+
+    inside = (m < N)[:, None] & known[None, :]
+    value = tl.log(acc)
+    if POWER:
+        value = value / alpha
+    value += tl.where(largest == float("-inf"), 0.0, largest)[None, :]
+    tl.store(n + at(row + m, b, batch), value, mask=inside)
+    tl.store(sums + at(place + m, b, batch), acc, mask=inside)
+    tiny = (acc < LEAST) & inside
+    if tl.max(tl.max(tiny.to(tl.int32), 1), 0) > 0:
+        exact = entry_by_entry(
+            weights, n, tables, blocks, factors, m, b, batch, alpha, N, C, step,
+            W, FACTORS, POWER,
+        )  # fmt: skip
+        # Read again, so that no register keeps it meanwhile.
+        s = tl.load(sums + at(place + m, b, batch), mask=inside, other=1.0)
+        tl.store(n + at(row + m, b, batch), exact, mask=inside & (s < LEAST))
+
+
+@triton.jit
+def entry_by_entry(
+    weights, n, tables, blocks, factors, m, b, batch, alpha, N, C, step,
+    W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr,
+):  # fmt: skip
+    """The same n by a running log-sum-exp of log theta + e; nothing underflows before the end."""
+    top = tl.full([m.shape[0], b.shape[0]], float("-inf"), tl.float32)
+    total = tl.zeros([m.shape[0], b.shape[0]], tl.float32)
+    for child in range(C):
+        c = child + tl.arange(0, 1)
+        e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
+        t = tl.load(weights + m[:, None] * step + c[None, :], mask=(m < N)[:, None], other=0.0)
+        term = tl.where(t > 0, tl.log(t), float("-inf")) + e
+        if POWER:
+            term = term * alpha
+        larger = tl.maximum(top, term)
+        base = tl.where(larger == float("-inf"), 0.0, larger)
+        total = total * tl.exp(top - base) + tl.exp(term - base)
+        top = larger
+    value = tl.where(total > 0, tl.log(total) + top, float("-inf"))
+    if POWER:
+        value = value / alpha
+    return value

@@ -1,0 +1,52 @@
+"""Circuits by Triton kernels: what a plan comes to on a GPU, and the passes over it.
+
+What they serve: float32 circuits of dense sums and categorical inputs, "ll" and "general_ll".
+Everything else is served by torch operations on the same device, with the same results.
+"""
+
+from functools import lru_cache
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Literal, get_args
+
+import torch
+
+from rightfast.circuits.options import Pass
+from rightfast.circuits.plan import Plan
+
+if TYPE_CHECKING:
+    from rightfast.circuits.gpu.passes import Engine
+
+Precision = Literal["ieee", "tf32x3", "tf32", "bf16"]
+
+
+@lru_cache(maxsize=1)
+def _available() -> bool:
+    return torch.cuda.is_available() and torch.version.hip is None and bool(find_spec("triton"))
+
+
+def takes(device: torch.device, dtype: torch.dtype) -> bool:
+    """Whether circuits on this device are served by kernels."""
+    return device.type == "cuda" and dtype == torch.float32 and _available()
+
+
+def computes(options: Pass) -> bool:
+    """Whether the kernels know these options."""
+    return options.algorithm != "mpe" and options.temperature == 1 and not options.log_space
+
+
+def checked(precision: Precision) -> Precision:
+    """Raises ValueError for one that there is not."""
+    if precision not in get_args(Precision):
+        raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")
+    return precision
+
+
+def engine(
+    plan: Plan, device: torch.device, precision: Precision, graphs: bool | None
+) -> "Engine | None":
+    """Passes by kernels; None for a plan that they do not serve."""
+    from rightfast.circuits.gpu.lowering import tables_of
+    from rightfast.circuits.gpu.passes import Engine
+
+    tables = tables_of(plan)
+    return None if tables is None else Engine(plan, tables, device, precision, graphs)

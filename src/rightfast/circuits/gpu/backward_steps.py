@@ -1,0 +1,155 @@
+"""The launches of a backward pass and of an M-step; see steps.py."""
+
+from rightfast_kernels.circuit.categorical_triton import categorical_flows_kernel
+from rightfast_kernels.circuit.element_flows_triton import element_flows_kernel
+from rightfast_kernels.circuit.em_triton import em_kernel
+from rightfast_kernels.circuit.parameter_flows_triton import parameter_flows_kernel
+from rightfast_kernels.circuit.product_triton import product_flows_kernel
+from rightfast_kernels.circuit.row_flows_triton import root_flow_kernel, row_flows_kernel
+
+from rightfast.circuits.gpu import tiles
+from rightfast.circuits.gpu.steps import (
+    Memory,
+    Settings,
+    Step,
+    after_theta,
+    combine,
+    made,
+    meta_of,
+    numbers_of,
+    products_step,
+    sizes_of,
+)
+from rightfast.circuits.gpu.tables import Rows, Tables
+from rightfast.circuits.plan import Plan
+from rightfast.runtime import cdiv
+
+PARTIAL = 16  # tiles of samples in one sum of float32
+# Bfloat16 numbers that a flow is split into where it is counted: as exact as what it came from.
+PARTS = {"ieee": 3, "tf32x3": 3, "tf32": 2, "bf16": 1}
+
+
+def element_flows(plan: Plan, tables: Tables, memory: Memory, settings: Settings) -> list[Step]:
+    """From the root's flow to all rows'; called with (theta,)."""
+    steps: list[Step] = []
+    layers = zip(tables.layers, tables.products, tables.shared[1:], tables.shared_products)
+    assert memory.flows is not None
+    ends = (plan.num_input_rows, plan.num_rows)
+    for layer, products, shared, own in reversed(list(layers)):
+        steps += _rows(shared, memory, ends)
+        for family in reversed(layer):
+            if family.parts is not None:
+                steps.append(combine(family, family.parts, memory, settings, True))
+            layout = family.layout
+            numbers = numbers_of(layout, memory, settings)
+            tile = tiles.elements(
+                layout.nodes, layout.children, family.groups, memory.batch, settings.precision
+            )
+            meta = {**meta_of(layout, settings, tile), "ROWS": family.alone}
+            launch = made(element_flows_kernel, **meta)
+            grid = (
+                cdiv(layout.children, tile.children),
+                family.groups,
+                cdiv(memory.batch, tile.batch),
+            )
+            rest = (memory.n, memory.sums, memory.scaled, memory.shift, memory.flows)
+            bounds = (memory.quotients, memory.kept, memory.tables, family.record, *ends)
+            steps.append((launch, grid, (*rest, *bounds, *numbers)))
+        steps += _rows(own, memory, ends)
+        steps += [
+            products_step(product_flows_kernel, one, memory.flows, memory) for one in products
+        ]
+    return steps + _rows(tables.shared[0], memory, ends)
+
+
+def _rows(rows: Rows, memory: Memory, ends: tuple[int, int]) -> list[Step]:
+    if not rows.count:
+        return []
+    b = tiles.power(memory.batch, 64)
+    r = max(1, 512 // b)
+    launch = made(row_flows_kernel, BR=r, BB=b)
+    grid = (cdiv(rows.count, r), cdiv(memory.batch, b))
+    rest = (memory.flows, memory.quotients, memory.sums, memory.kept, memory.tables)
+    return [(after_theta(launch), grid, (*rest, rows.at, rows.count, *ends, memory.batch))]
+
+
+def root_flow(plan: Plan, memory: Memory) -> Step:
+    """Called with (n, weights)."""
+    b = tiles.power(memory.batch, 256)
+    launch = made(root_flow_kernel, BB=b)
+    places = (plan.root_row, plan.root_row - plan.num_input_rows)
+    rest = (memory.flows, memory.quotients, memory.sums, *places, memory.batch)
+    return launch, (cdiv(memory.batch, b),), rest
+
+
+def parameter_flows(
+    tables: Tables, memory: Memory, settings: Settings, derivative: bool
+) -> list[Step]:
+    """Called with (theta, out)."""
+    steps: list[Step] = []
+    for owners in tables.owners:
+        layout = owners.layout
+        numbers = numbers_of(layout, memory, settings)
+        tile = tiles.parameters(
+            layout.nodes, layout.children, owners.count, memory.batch, settings.precision
+        )
+        meta = {**meta_of(layout, settings, tile), "DERIVATIVE": derivative}
+        meta["PARTIAL"] = PARTIAL if settings.precision in ("ieee", "tf32x3") else 0
+        launch = made(parameter_flows_kernel, **meta)
+        grid = (cdiv(layout.children, tile.children), cdiv(layout.nodes, tile.nodes), owners.count)
+        rest = (memory.n, memory.scaled, memory.shift, memory.flows, memory.quotients)
+        steps.append((launch, grid, (*rest, memory.tables, owners.at, *numbers)))
+    return steps
+
+
+def input_flows(
+    plan: Plan, tables: Tables, memory: Memory, settings: Settings, derivative: bool
+) -> list[Step]:
+    """Called with (theta, out, x, missing)."""
+    steps: list[Step] = []
+    for family in tables.inputs:
+        tile = tiles.input_flows(family.nodes, family.categories, memory.batch)
+        launch = made(
+            categorical_flows_kernel,
+            MASK=settings.masked,
+            DERIVATIVE=derivative,
+            PARTS=PARTS[settings.precision],
+            PARTIAL=PARTIAL,
+            BK=tile.nodes,
+            BC=tile.children,
+            BB=tile.batch,
+            num_warps=tile.warps,
+            num_stages=tile.stages,
+        )
+        columns = cdiv(family.categories, tile.children)
+        grid = (columns, cdiv(family.nodes, tile.nodes), family.count)
+        rest = (memory.flows, memory.tables, family.owners, *sizes_of(plan, family, memory))
+        steps.append((launch, grid, rest))
+    return steps
+
+
+def em(plan: Plan, keep_zero_params: bool) -> list[Step]:
+    """Called with (theta, flows), and with (eta, kappa) at the end."""
+    steps: list[Step] = []
+    for simplex in plan.simplices:
+        parts = (simplex.rows, simplex.offset, simplex.offset, simplex.children)
+        steps.append(_em(*parts, keep_zero_params))
+    for family in plan.inputs:
+        categories = family.dist.num_parameters
+        owners = family.groups if family.parameters.stride else 1
+        size = family.nodes * categories
+        strides = {family.parameters.stride, family.statistics.stride}
+        count = 1 if strides <= {0, size} else owners
+        for g in range(count):
+            at = family.parameters.offset + g * family.parameters.stride
+            counts = family.statistics.offset + g * family.statistics.stride
+            rows = owners * family.nodes // count
+            steps.append(_em(rows, at, counts, categories, keep_zero_params))
+    return steps
+
+
+def _em(rows: int, at: int, counts: int, size: int, keep: bool) -> Step:
+    c = tiles.power(size, 1024)
+    r = max(1, 1024 // c)
+    launch = made(em_kernel, C=size, KEEP=keep, BR=r, BC=c)
+    return launch, (cdiv(rows, r),), (at, counts, rows)

@@ -1,0 +1,296 @@
+"""Passes by kernels: an `Engine` for a circuit on a device, a `State` for what a pass left."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from rightfast.circuits import evidence, forward
+from rightfast.circuits.backward import Flows
+from rightfast.circuits.gpu import backward_steps, steps
+from rightfast.circuits.gpu.steps import Memory, Settings
+from rightfast.circuits.gpu.tables import Tables
+from rightfast.circuits.options import Pass
+from rightfast.circuits.plan import Plan
+from rightfast.circuits.workspace import Pool
+from rightfast.runtime import Backend, Buffers, Graphs
+
+SPARE = 2  # workspaces kept for the next passes
+SIZES = 32  # batch sizes whose launches a workspace keeps
+
+
+@dataclass(frozen=True)
+class Data:
+    """Data [batch, variables] as it is, and what is missing in it; on a GPU nobody waits to see
+    whether it is right: a value that a variable does not have gives NaN."""
+
+    x: Tensor
+    missing: Tensor | None
+
+    @property
+    def batch(self) -> int:
+        """Samples."""
+        return len(self.x)
+
+
+@dataclass(frozen=True)
+class Update:
+    """Options of an M-step."""
+
+    step_size: float
+    pseudocount: float
+    keep_zero_params: bool
+
+
+@dataclass(frozen=True)
+class _Backward:
+    """Options of a backward pass."""
+
+    settings: Settings
+    flows: bool
+    derivative: bool
+
+
+class Engine:
+    """A plan's passes on one device.
+
+    ``record`` as `Graphs` has it; ``backend`` for tests on the CPU.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        tables: Tables,
+        device: torch.device,
+        precision: str,
+        record: bool | None,
+        backend: Backend | None = None,
+    ) -> None:
+        self.plan, self.tables, self.device, self.precision = plan, tables, device, precision
+        with torch.inference_mode(False):
+            self.ints = torch.from_numpy(tables.ints).to(device)
+        self.record, self.backend = record, backend
+        self._free: list[Workspace] = []
+        self._updates: dict[bool, list[steps.Step]] = {}
+        self._update_graphs = Graphs(self._update, record=record, backend=backend)
+
+    def take(self) -> "Workspace":
+        """A workspace that no other pass has."""
+        return self._free.pop() if self._free else Workspace(self)
+
+    def give_back(self, workspace: "Workspace") -> None:
+        """For the next pass."""
+        if len(self._free) < SPARE:
+            self._free.append(workspace)
+
+    def run(self, data: Data, options: Pass, parameters: Tensor) -> "State":
+        """A forward pass; its state is the caller's alone."""
+        workspace = self.take()
+        settings = Settings(self.precision, options.alpha, data.missing is not None)
+        given = {"x": data.x, "missing": data.missing}
+        bound = {"theta": parameters, "tables": self.ints}
+        if data.batch:
+            root = workspace.forward(settings, fed=given, bound=bound)
+        else:
+            root = parameters.new_zeros(0)
+        version = parameters._version
+        return State(self, data, options, settings, parameters, version, workspace, root)
+
+    def read(self, x: Tensor, missing_mask: Tensor | None) -> Data:
+        """Data and mask [batch, variables], without a look at values."""
+        missing = evidence.check(self.plan, x, missing_mask, self.device)
+        if x.dtype == torch.bool:
+            x = x.view(torch.uint8)
+        return Data(x.contiguous(), None if missing is None else missing.contiguous())
+
+    def em(
+        self, parameters: Tensor, flows: Tensor, step_size: float, pseudocount: float, keep: bool
+    ) -> None:
+        """The M-step, in place."""
+        update = Update(float(step_size), float(pseudocount), keep)
+        self._update_graphs(update, bound={"theta": parameters, "flows": flows})
+        _written(parameters)
+
+    def _update(self, update: Update, theta: Tensor, flows: Tensor) -> None:
+        found = self._updates.get(update.keep_zero_params)
+        if found is None:
+            found = self._updates[update.keep_zero_params] = backward_steps.em(
+                self.plan, update.keep_zero_params
+            )
+        numbers = (update.step_size, update.pseudocount)
+        for launch, grid, rest in found:
+            launch(grid, theta, flows, *rest, *numbers)
+
+
+class Workspace:
+    """Buffers for one pass at a time, the launches for each batch size, and what was recorded."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.plan, self.tables, self.ints = engine.plan, engine.tables, engine.ints
+        self.buffers = Buffers(zeroed=False)
+        self.buffers.attach(self)
+        self._known: dict[Any, Any] = {}
+        record, backend = engine.record, engine.backend
+        self.forward, self.backward = (
+            Graphs(run, record=record, buffers=self.buffers, backend=backend)
+            for run in (self._forward, self._backward)
+        )
+
+    def __len__(self) -> int:
+        """No recordings of its own: `Graphs` has them."""
+        return 0
+
+    def clear(self) -> None:
+        """Forgets the launches, which have addresses of the buffers."""
+        self._known.clear()
+
+    def memory(self, batch: int, keep: bool) -> Memory:
+        """The buffers, cut to a batch size; ``keep``: for a backward pass too."""
+        device = self.ints.device
+
+        def cut(name: str, rows: int) -> Tensor:
+            return self.buffers.get(name, (rows, batch), torch.float32, device)
+
+        n = cut("n", self.tables.rows)
+        sums = cut("sums", self.tables.sums)
+        shift = cut("shift", self.tables.groups)
+        scaled = cut("scaled", max(1, self.tables.elements))
+        flows = cut("flows", self.tables.rows) if keep else None
+        quotients = cut("quotients", len(sums)) if keep else None
+        kept = cut("kept", max(1, self.tables.kept)) if keep else None
+        return Memory(batch, n, sums, scaled, shift, self.ints, flows, quotients, kept)
+
+    def _once(self, key: Any, make: Callable[[], Any]) -> Any:
+        found = self._known.get(key)
+        if found is None:
+            if len(self._known) >= 2 * SIZES:
+                self._known.clear()
+            found = self._known[key] = make()
+        return found
+
+    def _forward(
+        self, settings: Settings, x: Tensor, missing: Tensor | None, theta: Tensor, tables: Tensor
+    ) -> Tensor:
+        memory = self.memory(len(x), False)
+
+        def make() -> Any:
+            inputs = steps.inputs(self.plan, self.tables, memory, settings)
+            return inputs, steps.sums(self.tables, memory, settings)
+
+        inputs, sums = self._once((settings, len(x)), make)
+        for launch, grid, rest in inputs:
+            launch(grid, theta, x, missing, *rest)
+        for launch, grid, rest in sums:
+            launch(grid, theta, *rest)
+        return memory.n[self.plan.root_row]
+
+    def _backward(
+        self,
+        options: _Backward,
+        x: Tensor,
+        missing: Tensor | None,
+        weights: Tensor,
+        theta: Tensor,
+        out: Tensor | None,
+        tables: Tensor,
+    ) -> Tensor | None:
+        memory = self.memory(len(x), True)
+        settings, derivative = options.settings, options.derivative
+
+        def make() -> Any:
+            root = backward_steps.root_flow(self.plan, memory)
+            rows = backward_steps.element_flows(self.plan, self.tables, memory, settings)
+            flows = backward_steps.parameter_flows(self.tables, memory, settings, derivative)
+            inputs = backward_steps.input_flows(
+                self.plan, self.tables, memory, settings, derivative
+            )
+            return root, rows, flows, inputs
+
+        (launch, grid, rest), rows, flows, inputs = self._once((options, len(x)), make)
+        launch(grid, memory.n, weights, *rest)
+        for launch, grid, rest in rows:
+            launch(grid, theta, *rest)
+        if derivative:
+            out = torch.empty_like(theta)
+        if out is not None:
+            for launch, grid, rest in flows:
+                launch(grid, theta, out, *rest)
+            for launch, grid, rest in inputs:
+                launch(grid, theta, out, x, missing, *rest)
+        return out if derivative else None
+
+
+@dataclass
+class State:
+    """What a forward pass leaves; its buffers are its own until it is dropped."""
+
+    engine: Engine
+    data: Data
+    options: Pass
+    settings: Settings
+    parameters: Tensor
+    version: int
+    workspace: Workspace
+    root: Tensor
+    backward_passes: int = 0
+
+    @property
+    def plan(self) -> Plan:
+        """Of the circuit."""
+        return self.engine.plan
+
+    @property
+    def batch(self) -> int:
+        """Samples."""
+        return self.data.batch
+
+    @property
+    def n(self) -> Tensor:
+        """Log-values of all rows, [rows, batch]; of the constant rows nothing."""
+        return self.workspace.memory(self.batch, False).n[: self.plan.num_rows]
+
+    def log_likelihood(self) -> Tensor:
+        """The root's values: [batch]."""
+        return self.root.detach()
+
+    def by_torch(self) -> forward.State:
+        """The same pass by torch operations."""
+        plan, theta, x = self.plan, self.parameters, self.data.x
+        found = evidence.read(plan, x, self.data.missing, theta.dtype, theta.device)
+        pool = Pool(plan, theta.dtype, theta.device)
+        return forward.run(plan, theta, found, self.options, pool)
+
+    def flows(
+        self, root_flow: Tensor, statistics: Tensor | None = None, derivative: bool = False
+    ) -> Flows:
+        """A backward pass, as `backward.run` has it."""
+        if not self.batch:
+            rows = self.parameters.new_zeros(self.plan.num_rows, 0)
+            return Flows(rows, torch.zeros_like(self.parameters) if derivative else None)
+        self.backward_passes += 1
+        options = _Backward(self.settings, statistics is not None, derivative)
+        found = self.workspace.backward(
+            options,
+            fed={
+                "x": self.data.x,
+                "missing": self.data.missing,
+                "weights": root_flow.contiguous(),  # one that autograd has expanded
+            },
+            bound={"theta": self.parameters, "out": statistics, "tables": self.engine.ints},
+        )
+        if statistics is not None:
+            _written(statistics)
+        flows = self.workspace.memory(self.batch, True).flows
+        assert flows is not None
+        return Flows(flows[: self.plan.num_rows], found, self, self.backward_passes)
+
+    def __del__(self) -> None:
+        self.engine.give_back(self.workspace)
+
+
+def _written(tensor: Tensor) -> None:
+    """Tells autograd, which may have kept it for a backward pass to come."""
+    if not tensor.is_inference():
+        torch.autograd.graph.increment_version(tensor)
