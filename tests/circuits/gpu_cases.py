@@ -1,0 +1,91 @@
+"""What the tests of circuits by kernels share: a circuit, and its twin by torch in float64."""
+
+import os
+
+import pytest
+import torch
+
+from rightfast.circuits import Circuit, compile, em_step
+from rightfast.circuits.options import Pass
+
+from .common import STRUCTURES, assignments, zero_some
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+PLAIN = Pass()
+DEVICE = "cpu" if INTERPRETED else "cuda"
+ON_A_GPU = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="needs a CUDA device"),
+]
+# Those of sums with all edges and categorical inputs, whose numbers kernels compute.
+SERVED = [
+    name for name in STRUCTURES if name not in ("ragged", "bernoulli", "logistic", "mixed-leaves")
+]
+
+
+def built(name, zeros=False, share=0.35, **options):
+    """(circuit by kernels, the same by torch in float64, all assignments)."""
+    root, categories = STRUCTURES[name]() if isinstance(name, str) else name
+    circuit = compile(root, **options)
+    if zeros:
+        zero_some(circuit, 0, share)
+    x = assignments(categories)
+    return circuit.to(DEVICE), twin(circuit), x.to(DEVICE)
+
+
+def twin(circuit):
+    """By torch, on the CPU, in float64."""
+    return Circuit(circuit.plan, circuit.parameters_flat.detach().cpu().double())
+
+
+def close(found, wanted, tolerance=2e-5):
+    """Equal to a tolerance; -inf only where -inf is expected; NaN nowhere."""
+    found = found.detach().cpu().double()
+    assert found.shape == wanted.shape
+    assert not found.isnan().any()
+    torch.testing.assert_close(found, wanted.detach(), rtol=tolerance, atol=tolerance)
+
+
+def real_rows(rows):
+    """Without the two constant ones, which kernels do not write."""
+    return rows[2:]
+
+
+def check(circuit, exact, x, missing=None, weights=None, tolerance=2e-5, options=PLAIN):
+    """Values, rows, flows of rows and parameters, of a forward and a backward pass."""
+    given = {"algorithm": options.algorithm, "alpha": options.alpha}
+    far = None if missing is None else missing.cpu()
+    with torch.no_grad():
+        found = circuit(x, missing_mask=missing, **given)
+        wanted = exact(x.cpu(), missing_mask=far, **given)
+    assert type(circuit.state).__module__ == "rightfast.circuits.gpu.passes"
+    close(found, wanted, tolerance)
+    close(real_rows(circuit.state.n), real_rows(exact.state.n), tolerance)
+    rows = circuit.backward(weights).rows
+    wanted_rows = exact.backward(None if weights is None else weights.cpu()).rows
+    close(real_rows(rows), real_rows(wanted_rows), tolerance)
+    close(circuit.flows, exact.flows, tolerance)
+
+
+def check_derivative(circuit, exact, x, missing=None, tolerance=2e-5):
+    """Of a weighted sum of log-likelihoods, by every parameter."""
+    weights = torch.linspace(0.5, 2, len(x), dtype=torch.float64)
+    for one in (circuit, exact):
+        one.parameters_flat.grad = None
+        given = x if one is circuit else x.cpu()
+        mask = missing if missing is None or one is circuit else missing.cpu()
+        values = one(given, missing_mask=mask)
+        values = torch.where(values.isneginf(), 0, values)
+        (values * weights.to(values)).sum().backward()
+    grad, wanted = circuit.parameters_flat.grad, exact.parameters_flat.grad
+    close(grad, wanted, tolerance * float(wanted.abs().max()))
+
+
+def check_em(circuit, exact, steps=2, tolerance=2e-5):
+    """M-steps with what `check` has left in the flows."""
+    for step_size, pseudocount, keep in [(1.0, 0.0, True), (0.3, 0.2, True), (0.5, 0.1, False)][
+        :steps
+    ]:
+        for one in (circuit, exact):
+            em_step(one, step_size, pseudocount, keep)
+        close(circuit.parameters_flat, exact.parameters_flat, tolerance)

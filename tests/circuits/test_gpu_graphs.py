@@ -1,0 +1,207 @@
+"""Recorded passes of circuits: every step of a sequence equals one that was not recorded, bit by
+bit. On the tape with interpreted kernels, in a process of their own, and on CUDA where there is
+one."""
+
+import copy
+import os
+import subprocess
+import sys
+
+import pytest
+import torch
+
+pytest.importorskip("triton")
+
+from rightfast.circuits import FreeParameters, compile, em_step, gpu, mini_batch_em
+from rightfast.runtime import Tape
+
+from .common import STRUCTURES, assignments
+from .gpu_cases import DEVICE, INTERPRETED
+
+cuda = torch.cuda.is_available() and not INTERPRETED
+recorded = pytest.mark.skipif(
+    not (INTERPRETED or cuda), reason="not interpreted: see the last test"
+)
+pytestmark = pytest.mark.filterwarnings("error::rightfast.runtime.NotRecorded")
+
+
+@pytest.fixture(autouse=True)
+def kernels(monkeypatch):
+    """Circuits of the CPU are served by kernels and recorded on a tape."""
+    if not INTERPRETED:
+        return
+    from rightfast.circuits.gpu import lowering, passes
+
+    def engine(plan, device, precision, graphs):
+        return passes.Engine(plan, lowering.tables_of(plan), device, precision, graphs, Tape())
+
+    monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
+    monkeypatch.setattr(gpu, "engine", engine)
+
+
+def pair(name="hmm"):
+    """(recorded, not recorded, data)"""
+    root, categories = STRUCTURES[name]()
+    one = compile(root, graphs=True).to(DEVICE)
+    return one, compile(root).to(DEVICE), assignments(categories).to(DEVICE)
+
+
+def count(circuit):
+    """(recordings, replays) of all passes but M-steps."""
+    spaces = {id(w): w for w in circuit.engine()._free}
+    if circuit.state is not None:
+        spaces[id(circuit.state.workspace)] = circuit.state.workspace
+    graphs = [g for w in spaces.values() for g in (w.forward, w.backward)]
+    return sum(len(g) for g in graphs), sum(g.replays for g in graphs)
+
+
+def equal_step(circuits, x, **options):
+    """The same values, rows and flows after a forward and a backward pass."""
+    found = []
+    for one in circuits:
+        with torch.no_grad():
+            values = one(x, **options)
+        flows = one.backward().rows
+        found.append((values, one.state.n[2:].clone(), flows[2:].clone(), one.flows.clone()))
+    for a, b in zip(*found, strict=True):
+        assert torch.equal(a, b)
+    return found[0][0]
+
+
+@recorded
+@pytest.mark.parametrize("name", ["hmm", "pd"])
+def test_batches_of_several_sizes(name):
+    one, other, x = pair(name)
+    for start, batch in ((0, 8), (5, 3), (2, 8), (1, 20), (7, 8)):
+        equal_step((one, other), x[start : start + batch])
+    recordings, replays = count(one)
+    assert replays >= 2
+    assert recordings <= 6  # of three sizes
+
+
+@recorded
+def test_options_that_change():
+    one, other, x = pair()
+    x = x[:6]
+    missing = torch.zeros_like(x).bool()
+    missing[:, 1] = True
+    for options in (
+        {},
+        {"missing_mask": missing},
+        {"algorithm": "general_ll", "alpha": 0.5},
+        {},
+        {"missing_mask": ~missing},
+        {"algorithm": "general_ll", "alpha": 2.0},
+        {"algorithm": "general_ll", "alpha": 0.5},
+        {"algorithm": "general_ll", "alpha": 1.0},
+    ):
+        equal_step((one, other), x, **options)
+    assert count(one)[1] >= 6
+
+
+@recorded
+def test_parameters_that_change_in_place_and_that_are_others():
+    one, other, x = pair()
+    for number in range(4):
+        equal_step((one, other), x[number : number + 6])
+        if number == 1:
+            new = compile(STRUCTURES["hmm"]()[0], seed=7).parameters_flat.detach().to(DEVICE)
+            for circuit in (one, other):
+                circuit.parameters_flat.data = new.clone()
+            continue
+        for circuit in (one, other):
+            em_step(circuit, 0.5, 0.1)
+        assert torch.equal(one.parameters_flat, other.parameters_flat)
+
+
+@recorded
+def test_training_gives_the_same_bits():
+    one, other, x = pair("hclt-tree")
+    for number in range(4):
+        values = [mini_batch_em(c, x[number : number + 9], step_size=0.3) for c in (one, other)]
+        assert torch.equal(*values)
+        assert torch.equal(one.parameters_flat, other.parameters_flat)
+
+
+@recorded
+def test_passes_that_are_held_keep_their_memory():
+    one, other, x = pair()
+    for start in (0, 3, 6):
+        grads = []
+        for circuit in (one, other):
+            circuit.parameters_flat.grad = None
+            first, second = circuit(x[start : start + 5]), circuit(x[start + 1 : start + 6])
+            (first.sum() + 2 * second.sum()).backward()
+            grads.append(circuit.parameters_flat.grad)
+        assert torch.equal(*grads)
+
+
+@recorded
+def test_results_are_the_callers_own():
+    one, _, x = pair()
+    with torch.no_grad():
+        values = [one(x[i : i + 4]) for i in range(4)]
+        for i, found in enumerate(values):
+            assert torch.equal(found, one(x[i : i + 4]))
+
+
+@recorded
+def test_other_passes_between():
+    one, other, x = pair()
+    for circuit in (one, other):
+        with torch.no_grad():
+            circuit(x[:5], "mpe")
+        circuit.backward()
+    equal_step((one, other), x[:5])
+    for circuit in (one, other):
+        circuit.zero_flows()
+        circuit.double()(x[:5])
+        circuit.float()
+    equal_step((one, other), x[:5])
+    equal_step((one, other), x[3:8])
+
+
+@recorded
+def test_many_sizes_take_two_graphs_each():
+    one, _, x = pair("one-variable")
+    x = x.repeat(9, 1)
+    replays = []
+    for _ in range(3):
+        for size in (10, 17, 24, 14, 21):
+            with torch.no_grad():
+                one(x[:size])
+            one.backward()
+        recordings, replayed = count(one)
+        assert recordings <= 2 * 5
+        replays.append(replayed)
+    assert replays[2] == replays[1] + 2 * 5
+
+
+@recorded
+def test_a_copy_has_recorded_nothing():
+    one, other, x = pair()
+    equal_step((one, other), x[:5])
+    again = copy.deepcopy(one)
+    again.zero_flows()
+    other.zero_flows()
+    equal_step((again, other), x[2:7])
+
+
+@recorded
+def test_other_parameters_than_its_own():
+    one, _, x = pair()
+    free = FreeParameters(one)
+    value = free(x[:6]).sum()
+    value.backward()
+    assert free.free.grad is not None
+    assert free.free.grad.isfinite().all()
+
+
+@pytest.mark.skipif(INTERPRETED, reason="runs above")
+def test_interpreted():
+    """This file again, interpreted."""
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
