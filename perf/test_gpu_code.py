@@ -1,7 +1,7 @@
-"""What the Triton kernels of the wavelets compile to, counted without a GPU: registers and spills.
+"""What Triton kernels compile to, counted without a GPU: registers and spills.
 
-The transform that is verified and timed is the one of this machine's device; the kernels are those
-that a CUDA tensor would meet, compiled ahead (docs/kernels.md).
+The transform or circuit that is verified and timed is the one of this machine's device; the kernels
+are those that a CUDA tensor would meet, compiled ahead (docs/kernels.md).
 """
 
 import pytest
@@ -9,7 +9,7 @@ import pywt
 import torch
 
 from pytest_rightfast.triton_recorder import record
-from rightfast import wavelets
+from rightfast import circuits, wavelets
 
 CASES = {
     "haar": ((1, 24, 24), (-2, -1), "haar", "zero"),
@@ -66,3 +66,38 @@ def test_gpu_code(perf, name, function):
         reference=lambda x: pywt.wavedecn(x.numpy(), wavelet, mode, 1, axes),
         kernels=[launch.spec for launch in launches],
     )
+
+
+def circuit(dtype):
+    """One whose tiles are full."""
+    dist = circuits.Categorical(64)
+    return circuits.compile(circuits.hmm(3, 64, dist, homogeneous=False), dtype=dtype)
+
+
+def passes():
+    """What a child process runs: forward, backward and M-step by interpreted kernels."""
+    from rightfast.circuits import gpu
+
+    gpu.takes = lambda device, dtype: dtype == torch.float32
+    own = circuit(torch.float32)
+    with torch.no_grad():
+        own(torch.zeros(64, 3, dtype=torch.int64))
+    own.backward()
+    circuits.em_step(own)
+
+
+def test_circuit_code(perf):
+    pytest.importorskip("triton")
+    launches = record(passes)
+    x = torch.randint(64, (64, 3), generator=torch.Generator().manual_seed(0))
+    own, exact = circuit(torch.float32), circuit(torch.float64)
+
+    @torch.no_grad()
+    def forward(x):
+        return own(x).double()
+
+    @torch.no_grad()
+    def reference(x):
+        return exact(x.long())
+
+    perf(forward, x, reference=reference, rtol=1e-6, kernels=[launch.spec for launch in launches])
