@@ -71,7 +71,9 @@ def test_gpu_code(perf, name, function):
 def circuit(dtype):
     """One whose tiles are full."""
     dist = circuits.Categorical(64)
-    return circuits.compile(circuits.hmm(3, 64, dist, homogeneous=False), dtype=dtype)
+    return circuits.compile(
+        circuits.hmm(3, 64, dist, homogeneous=False), dtype=dtype, precision="ieee"
+    )
 
 
 def passes():

@@ -26,7 +26,7 @@ SERVED = [
 def built(name, zeros=False, share=0.35, **options):
     """(circuit by kernels, the same by torch in float64, all assignments)."""
     root, categories = STRUCTURES[name]() if isinstance(name, str) else name
-    circuit = compile(root, **options)
+    circuit = compile(root, **{"precision": "ieee", **options})
     if zeros:
         zero_some(circuit, 0, share)
     x = assignments(categories)

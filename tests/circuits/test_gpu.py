@@ -77,7 +77,9 @@ def test_the_same_bits_each_time(name):
 
 @pytest.mark.parametrize("name", LARGER)
 def test_fifty_steps_of_em_with_graphs_and_without(name):
-    one, other = (compile(LARGER[name](), device="cuda", graphs=g) for g in (True, False))
+    one, other = (
+        compile(LARGER[name](), device="cuda", graphs=g, precision="ieee") for g in (True, False)
+    )
     for number in range(50):
         batches = [data(one, 20, 2 * number), data(one, 20, 2 * number + 1)]
         assert full_batch_em(one, batches, pseudocount=0.1) == full_batch_em(
@@ -87,7 +89,7 @@ def test_fifty_steps_of_em_with_graphs_and_without(name):
 
 
 def test_a_step_does_not_wait_for_the_device():
-    circuit = compile(LARGER["hmm"](), device="cuda")
+    circuit = compile(LARGER["hmm"](), device="cuda", precision="ieee")
     x = data(circuit, 16)
 
     def step():
@@ -105,7 +107,7 @@ def test_a_step_does_not_wait_for_the_device():
 
 
 def test_a_value_that_is_no_category_gives_nan_for_its_sample_alone():
-    circuit = compile(LARGER["hmm"](), device="cuda")
+    circuit = compile(LARGER["hmm"](), device="cuda", precision="ieee")
     x = data(circuit, 8)
     with torch.no_grad():
         right = circuit(x)

@@ -42,8 +42,8 @@ def kernels(monkeypatch):
 def pair(name="hmm"):
     """(recorded, not recorded, data)"""
     root, categories = STRUCTURES[name]()
-    one = compile(root, graphs=True).to(DEVICE)
-    return one, compile(root).to(DEVICE), assignments(categories).to(DEVICE)
+    one = compile(root, graphs=True, precision="ieee").to(DEVICE)
+    return one, compile(root, precision="ieee").to(DEVICE), assignments(categories).to(DEVICE)
 
 
 def count(circuit):

@@ -291,3 +291,15 @@ def test_files_without_their_tensors_are_refused(tmp_path):
         save_file(held, tmp_path / "c", header)
         with pytest.raises(ValueError, match="damaged"):
             circuits.load(tmp_path / "c")
+
+
+def test_graphs_are_of_kernels_which_have_a_precision():
+    root = hmm(2, 3, Categorical(4))
+    with pytest.raises(ValueError, match="expected a precision= of"):
+        compile(root, graphs=True)
+    with pytest.raises(ValueError, match="precision must be None or one of"):
+        compile(root, precision="tf16")
+    with pytest.raises(ValueError, match="precision must be None or one of"):
+        circuits.Circuit(
+            compile(root).plan, compile(root).parameters_flat.detach(), precision="float32"
+        )

@@ -32,15 +32,16 @@ def compile(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     graphs: bool | None = False,
-    precision: gpu.Precision = "ieee",
+    precision: gpu.Precision | None = None,
 ) -> "Circuit":
     """The circuit below ``root``, ready to compute.
 
     Nodes that have no parameters yet get random ones, which depend on ``seed`` alone. A product
-    or an input as the root becomes the only child of a sum. ``graphs``: whether passes are recorded
-    on a GPU and replayed, as `runtime.Graphs` has it; ``precision``: of products of matrices there
+    or an input as the root becomes the only child of a sum. ``precision``: that of products of
+    matrices in Triton kernels, which compute passes on a GPU where it is named; None: torch does.
+    ``graphs``: whether what kernels do is recorded and replayed, as `runtime.Graphs` has it
     (docs/circuits-gpu.md). Raises TypeError or ValueError for a root that is not one node, a dtype
-    other than float32 and float64, or an unknown precision.
+    other than float32 and float64, an unknown precision, or graphs without one.
     """
     if dtype not in DTYPES:
         raise ValueError(f"dtype must be one of {list(DTYPES)}, got {dtype}")
@@ -65,11 +66,11 @@ class Circuit(nn.Module):
         parameters: Tensor,
         *,
         graphs: bool | None = False,
-        precision: gpu.Precision = "ieee",
+        precision: gpu.Precision | None = None,
     ) -> None:
         super().__init__()
         self.plan = plan
-        self.graphs, self.precision = graphs, gpu.checked(precision)
+        self.graphs, self.precision = gpu.checked(graphs, precision)
         self.parameters_flat = nn.Parameter(parameters)
         self.register_buffer("flows", parameters.new_zeros(plan.num_statistics), persistent=False)
         self.state: AnyState | None = None
@@ -113,7 +114,7 @@ class Circuit(nn.Module):
 
     def engine(self) -> "passes.Engine | None":
         """What computes passes by kernels, where there are some for this circuit and device."""
-        if not gpu.takes(self.device, self.dtype):
+        if self.precision is None or not gpu.takes(self.device, self.dtype):
             return None
         if self._engine is None or self._engine.device != self.device:
             self._engine = gpu.engine(self.plan, self.device, self.precision, self.graphs)

@@ -34,11 +34,19 @@ def computes(options: Pass) -> bool:
     return options.algorithm != "mpe" and options.temperature == 1 and not options.log_space
 
 
-def checked(precision: Precision) -> Precision:
-    """Raises ValueError for one that there is not."""
-    if precision not in get_args(Precision):
-        raise ValueError(f"precision must be one of {get_args(Precision)}, got {precision!r}")
-    return precision
+def checked(
+    graphs: bool | None, precision: Precision | None
+) -> tuple[bool | None, Precision | None]:
+    """Raises ValueError for a precision that there is not, and for graphs without one."""
+    known = get_args(Precision)
+    if precision not in (None, *known):
+        raise ValueError(f"precision must be None or one of {known}, got {precision!r}")
+    if graphs is not False and precision is None:
+        raise ValueError(
+            f"graphs={graphs} records what kernels do, expected a precision= of {known}, got None; "
+            "give 'ieee' for float32 throughout"
+        )
+    return graphs, precision
 
 
 def engine(
