@@ -69,7 +69,7 @@ def equal_step(circuits, x, **options):
 
 
 @recorded
-@pytest.mark.parametrize("name", ["hmm", "pd"])
+@pytest.mark.parametrize("name", ["hmm", pytest.param("pd", marks=pytest.mark.slow)])
 def test_batches_of_several_sizes(name):
     one, other, x = pair(name)
     for start, batch in ((0, 8), (5, 3), (2, 8), (1, 20), (7, 8)):
@@ -198,10 +198,11 @@ def test_other_parameters_than_its_own():
 
 
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
-def test_interpreted():
+@pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_interpreted(part):
     """This file again, interpreted."""
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert " passed" in done.stdout

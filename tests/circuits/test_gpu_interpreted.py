@@ -54,7 +54,10 @@ def test_products_that_many_elements_share():
 
 
 @interpreted
-@pytest.mark.parametrize(("name", "zeros"), [("pd", True), ("shared", True), ("shared", False)])
+@pytest.mark.parametrize(
+    ("name", "zeros"),
+    [pytest.param("pd", True, marks=pytest.mark.slow), ("shared", True), ("shared", False)],
+)
 def test_sums_that_come_in_parts(name, zeros, monkeypatch):
     """Here those of two children and more."""
     monkeypatch.setattr(lowering, "LEAST_CHILDREN", 1)
@@ -78,6 +81,7 @@ def test_missing_values_and_weights(name):
 
 
 @interpreted
+@pytest.mark.slow
 def test_long_sums_of_flows():
     """Of few different numbers, which float32 rounds the same way each time."""
     circuit, exact, x = built("one-variable")
@@ -98,10 +102,11 @@ def test_powers():
 
 
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
-def test_interpreted():
+@pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
+def test_interpreted(part):
     """This file again, interpreted."""
     env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", __file__]
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
     done = subprocess.run(command, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
     assert " passed" in done.stdout
