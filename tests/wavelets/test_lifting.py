@@ -28,7 +28,7 @@ def _only_kernels():
 
 
 def summed(name):
-    """The same wavelet but for the last bit of one tap, which the steps do not give then: it is summed."""
+    """The same wavelet but for the last bit of one tap, which no steps give: it is summed."""
     bank = [list(f) for f in ours.Wavelet(name).filter_bank]
     for low, high in (bank[:2], bank[2:]):
         five = max(low, high, key=np.count_nonzero)

@@ -54,9 +54,9 @@ void find_inside(const Axis& axis, bool down, Lift<T>& lift) {
   lift.left = lift.right = 0;
 }
 
-// What the sums take, as they are no slower (docs/benchmarks.md): shorter lines, in samples; down,
-// planes of shorter rows, or of a bank of more than six taps.
-constexpr int64_t kShort = 64, kShortDown = 96;
+// What the sums take, as they are no slower (docs/benchmarks.md): shorter lines, in samples; and down,
+// planes of a volume with shorter lines, and planes from the right to the left.
+constexpr int64_t kShort = 64, kShortInVolume = 96;
 
 }  // namespace
 
@@ -71,7 +71,8 @@ void mark_lifting(std::vector<Dim<T>>& dims, bool down) {
   Dim<T>& rows = dims[dims.size() - 2];
   if (!rows.axis || !mark(rows, down)) return;
   const LiftSteps& steps = rows.lift.steps;
-  if (down && (steps.reach > 1 || line.size < kShortDown)) return;
+  const bool slow = line.lift.steps.back && steps.reach > 1;
+  if (down && (slow || (dims.size() > 2 && line.size < kShortInVolume))) return;
   rows.lift.how = steps.template without_factors<T>();
   rows.lift.plane = rows.lift.how.shape == line.lift.how.shape;
   rows.lift.along[!down] = line.lift.steps.template with_factors<T>(down, steps.scale_u);
