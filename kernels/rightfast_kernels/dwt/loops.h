@@ -8,6 +8,8 @@ namespace rightfast {
 
 constexpr int kHaarAxes = 3;   // so many in one pass
 constexpr int kLiftBlock = 16;  // pairs, at least those of a vector
+constexpr int kLiftReach = 2;   // pairs that a step of lifting reaches, at most
+constexpr int kLiftShapes = 3 * kLiftReach;  // by reach, and by three kinds of steps
 
 // Rows to sum with weights into two outputs: the first `only0` rows into the first output alone,
 // the next `only1` into the second alone, the last `both` into both.
@@ -18,18 +20,45 @@ struct Rows {
   int only0, only1, both;
 };
 
-// Two steps of lifting and two factors, see loops_lifting.h.
+// Two steps of lifting with the factors, see loops_lifting.h.
 template <class T>
 struct Lifting {
-  bool second_first;  // the second of each pair is lifted first
-  T step0, step1, scale0, scale1;
+  int shape;  // index of the loops
+  T shorter, longer[kLiftReach + 1], scale_u, scale_v;
 };
 
-// Three rows in a row, of which the middle one is lifted into `fresh`; `old`: the one lifted before.
+// The rows that one pair of rows comes from, see `across`; u' goes to `fresh`, too.
 template <class T>
 struct LiftedRows {
-  const T *outer0, *centre, *outer1, *old;
+  const T *around[2 * kLiftReach + 1], *before, *behind, *centre, *own;
   T* fresh;
+  LiftedRows moved(int64_t by) const {
+    LiftedRows rows = *this;
+    const auto move = [by](const T*& row) { row = row ? row + by : row; };
+    for (const T*& row : rows.around) move(row);
+    move(rows.before), move(rows.behind), move(rows.centre), move(rows.own);
+    rows.fresh += by;
+    return rows;
+  }
+};
+
+// For one shape: reach and kind of the steps.
+template <class T>
+struct LiftLoops {
+  // Pairs begin <= i < end along a line, lifted: down, from pairs in turn to two runs, and up, from
+  // two runs to pairs in turn; `reach` pairs on either side are read, too.
+  using Line = void (*)(const Lifting<T>& how, const T* first, const T* second, T* to_first,
+                        T* to_second, int64_t begin, int64_t end);
+  // Rows, lifted across, for begin <= i < end; v' goes to `to`.
+  using Across = void (*)(const Lifting<T>& how, const LiftedRows<T>& rows, T* to, int64_t begin,
+                          int64_t end);
+  // Both in one loop, for kLiftBlock pairs or more: `along`, the two rows that come out, to
+  // four bands; and back, from the rows of both runs to two rows (out[0], out[2]).
+  using Plane = void (*)(const Lifting<T>& how, const Lifting<T>* along, const LiftedRows<T>* rows,
+                         T* const* out, int64_t begin, int64_t end);
+  Line line_down, line_up;
+  Across across_down, across_up;
+  Plane plane_down, plane_up;
 };
 
 template <class T>
@@ -50,19 +79,7 @@ struct Loops {
                                   T* const* bands, int64_t band_step, T scale);
   void (*haar_up[2][kHaarAxes])(const T* const* bands, int64_t band_step, int64_t count, int64_t pairs,
                                 T* const* rows, int64_t step, T scale);
-  // Pairs begin <= i < end along a line, lifted: from pairs in turn to two runs, and from two runs
-  // to pairs in turn. The pairs before and behind are read, too.
-  using Lift = void (*)(const Lifting<T>& how, const T* first, const T* second, T* to_first,
-                        T* to_second, int64_t begin, int64_t end);
-  Lift lift_down, lift_up;
-  // Rows, lifted across, for begin <= i < end; the other row goes to `to`.
-  void (*lift_rows)(const Lifting<T>& how, const LiftedRows<T>& rows, T* to, int64_t begin,
-                    int64_t end);
-  // Both in one loop, for kLiftBlock pairs or more: `along`, the two rows that come out, to
-  // four bands; and back, from the rows of both runs to two rows (out[0], out[2]).
-  using LiftPlane = void (*)(const Lifting<T>& how, const Lifting<T>* along,
-                             const LiftedRows<T>* rows, T* const* out, int64_t begin, int64_t end);
-  LiftPlane lift_plane_down, lift_plane_up;
+  LiftLoops<T> lift[kLiftShapes];
 };
 
 // The widest that this processor has, or the one that `choose` named.

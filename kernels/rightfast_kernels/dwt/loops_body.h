@@ -61,16 +61,16 @@ ALWAYS_INLINE void accumulate(const Rows<T>& r, int64_t i,
 
 // Asks for the line that will be written soon. A store across two lines waits for both of them, one
 // such store after the other: without this, rows of odd length take twice as long.
-template <class T>
+template <bool back = false, class T>
 ALWAYS_INLINE void fetch(T* to) {
-  constexpr int ahead = 256;  // bytes
-  __builtin_prefetch(to + ahead / sizeof(T), 1);
+  constexpr int ahead = 256 / sizeof(T);
+  __builtin_prefetch(to + (back ? -ahead : ahead), 1);
 }
 
 // Lanes of two vectors of W, in an order: even ones, odd ones, and back. A vector of 32 bytes has
 // two halves, and moving between them is slow: there, halves are exchanged first (or last), by one
 // cheap instruction each, and the rest stays within its half of L lanes.
-enum Order { evens, odds, fronts, backs, low_halves, high_halves, middle, nexts, lasts };
+enum Order : int { evens, odds, fronts, backs, low_halves, high_halves, middle, slid };  // slid + k: k on
 
 constexpr int lane(Order order, int W, int L, int i) {
   const int half = i / L * L, k = i % L;
@@ -78,8 +78,7 @@ constexpr int lane(Order order, int W, int L, int i) {
     return (k < L / 2 ? half + 2 * k : W + half + 2 * k - L) + (order == odds);
   if (order == fronts || order == backs)
     return (k % 2 ? W : 0) + half + k / 2 + (order == backs ? L / 2 : 0);
-  if (order == nexts) return k + 1 < L ? half + k + 1 : W + half;
-  if (order == lasts) return k ? W + half + k - 1 : half + L - 1;
+  if (order >= slid) return (k + order - slid < L ? 0 : W - L) + half + k + order - slid;
   if (order == middle) return W / 2 + i;
   return (i < W / 2 ? i : W / 2 + i) + (order == high_halves ? W / 2 : 0);
 }
@@ -238,11 +237,9 @@ constexpr Loops<T> table() {
            {haar_down<T, W, 1, true>, haar_down<T, W, 2, true>, haar_down<T, W, 3, true>}},
           {{haar_up<T, W, 1, false>, haar_up<T, W, 2, false>, haar_up<T, W, 3, false>},
            {haar_up<T, W, 1, true>, haar_up<T, W, 2, true>, haar_up<T, W, 3, true>}},
-          lift<T, W, true, false>,
-          lift<T, W, false, true>,
-          lift_rows<T, W>,
-          lift_plane<T, W, true>,
-          lift_plane<T, W, false>};
+          {lift_loops<T, W, 1, false, false>(), lift_loops<T, W, 2, false, false>(),
+           lift_loops<T, W, 1, false, true>(), lift_loops<T, W, 2, false, true>(),
+           lift_loops<T, W, 1, true, false>(), lift_loops<T, W, 2, true, false>()}};
 }
 
 }  // namespace

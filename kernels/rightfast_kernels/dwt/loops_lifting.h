@@ -1,60 +1,120 @@
-// Lifting of the 5/3 pair: a part of loops_body.h.
+// Lifting in two steps (Daubechies and Sweldens 1998): a part of loops_body.h.
 //
-// Pairs of numbers (first, second) become a low and a high one by two steps (Daubechies and
-// Sweldens 1998). Either the second ones are lifted first,
+// Pairs of numbers (u, v) become a number of either band: down,
 //
-//   second'[i] = second[i] + step0 (first[i] + first[i + 1])
-//   first'[i]  = first[i] + step1 (second'[i - 1] + second'[i]),
+//   u'[i] = scale_u u[i] + shorter(v, i),   then   v'[i] = scale_v v[i] + longer(u', i),
 //
-// or, the same backwards, the first ones are. A product with a factor follows. What a step needs of
-// a neighbour comes by a permute from the vector before or behind, so that each number is read once.
+// and up the same with `longer` in the first step and `shorter` in the second. There are two kinds.
+// Steps between samples, as of bior2.2 (N = 1) and bior2.4 (N = 2), are
+//
+//   shorter(x, i) = a (x[i - 1] + x[i])
+//   longer(x, i) = sum_k b[k] (x[i - m] + x[i + m + 1]),   m = N - 1 - k,
+//
+// and centred ones (C), as of bior1.3 and bior1.5,
+//
+//   shorter(x, i) = a x[i]
+//   longer(x, i) = sum_k b[k] (x[i - m] - x[i + m]) + b[N] x[i],   m = N - k.
+//
+// Where u is the first of a pair down, and the second up, each step needs one vector ahead and no
+// more. Where it is not, the same holds from the right to the left (`back`).
+//
+// Along a line, sums begin with the small weights and end with the number itself and its factor,
+// which leaves as few rounding errors as a sum of taps. Across rows there are no factors: those of
+// both axes come along the line.
 
-// `a`, one lane on: its second to last lanes, then the first of b.
-template <class T, int W, class V>
-ALWAYS_INLINE V ahead(V a, V b) {
+// Lanes k to k + W of a and b in a row.
+template <int k, class T, int W, class V>
+ALWAYS_INLINE V slide(V a, V b) {
   constexpr auto all = std::make_integer_sequence<int, W>();
-  if constexpr (W == 1) return b;
-  if constexpr (W * sizeof(T) == 32) b = pick<middle, T, W>(a, b, all);
-  return pick<nexts, T, W>(a, b, all);
+  constexpr int half = W / 2;
+  if constexpr (k == 0) return a;
+  else if constexpr (k == W) return b;
+  else if constexpr (W * sizeof(T) != 32) return pick<Order(slid + k), T, W>(a, b, all);
+  else {
+    const V m = pick<middle, T, W>(a, b, all);
+    if constexpr (k < half) return pick<Order(slid + k), T, W>(a, m, all);
+    else if constexpr (k == half) return m;
+    else return pick<Order(slid + k - half), T, W>(m, b, all);
+  }
 }
 
-// `b`, one lane back: the last lane of a, then all of b but its last.
-template <class T, int W, class V>
-ALWAYS_INLINE V behind(V a, V b) {
-  constexpr auto all = std::make_integer_sequence<int, W>();
-  if constexpr (W == 1) return a;
-  if constexpr (W * sizeof(T) == 32) a = pick<middle, T, W>(a, b, all);
-  return pick<lasts, T, W>(a, b, all);
+// Lanes of b moved on by k, which may be negative, with those of a before and c behind; or, back, the
+// other way round.
+template <bool back, int k, class T, int W, class V>
+ALWAYS_INLINE V lanes(V a, V b, V c) {
+  if constexpr (back) return lanes<false, -k, T, W>(c, b, a);
+  else if constexpr (k < 0) return slide<W + k, T, W>(a, b);
+  else return slide<k, T, W>(b, c);
 }
 
-// Along a line, a vector of pairs at a time: `move` lifts those at hand and takes the next ones.
-template <class T, int W, bool second_first>
-struct Lifter {
-  using V = typename Lanes<T, W>::Vector;
-  T step0, step1;
-  V first, second, lifted;  // lifted: of the vector before if the second ones come first
+template <int N, bool C>
+struct Steps {
+  static constexpr int count = 2 * N + C, middle = N - 1 + C;  // of what `longer` reads
 
-  // At hand are `a` and `b`; the pair before them is (a0, b0).
-  ALWAYS_INLINE void start(V a, V b, T a0, T b0) {
-    V before = {};
-    before[W - 1] = second_first ? b0 + step0 * (a0 + a[0]) : b0;
-    first = a, second = b;
-    lifted = before;
-    if constexpr (!second_first) lifted = first + step0 * (behind<T, W>(before, second) + second);
+  template <class T, class V>
+  static ALWAYS_INLINE V shorter(const Lifting<T>& how, V sum, V before, V at) {
+    if constexpr (C) return sum + how.shorter * at;
+    else return sum + how.shorter * (before + at);
   }
 
-  ALWAYS_INLINE void move(V next0, V next1, V& out0, V& out1) {
-    if constexpr (second_first) {
-      out1 = second + step0 * (first + ahead<T, W>(first, next0));
-      out0 = first + step1 * (behind<T, W>(lifted, out1) + out1);
-      lifted = out1;
+  template <class T, class V>
+  static ALWAYS_INLINE V longer(const Lifting<T>& how, V sum, const V* x) {
+    for (int k = 0; k < N; ++k)
+      sum += how.longer[k] * (C ? x[k] - x[count - 1 - k] : x[k] + x[count - 1 - k]);
+    if constexpr (C) sum += how.longer[N] * x[middle];
+    return sum;
+  }
+
+  // Along a line, from the vector `b` and its neighbours.
+  template <bool back, class T, int W, class V, int... K>
+  static ALWAYS_INLINE V longer(const Lifting<T>& how, V a, V b, V c,
+                                std::integer_sequence<int, K...>) {
+    const V x[] = {lanes<back, K - middle, T, W>(a, b, c)...};
+    return longer(how, V{}, x);
+  }
+};
+
+// Along a line, a vector of pairs at a time: `move` lifts those at hand and takes the next ones. Of
+// what `start` gets as `before`, the N lanes next to those are read.
+template <class T, int W, int N, bool C, bool back, bool down>
+struct Lifter {
+  using V = typename Lanes<T, W>::Vector;
+  using S = Steps<N, C>;
+  static constexpr int U = down == back, other = 1 - U;  // where u and v are in a pair
+  Lifting<T> how;
+  V old, now, own;  // down: u' before, u', v; up: v before, v, u
+  V lifted;         // up: u' before
+
+  ALWAYS_INLINE V shorter(V own, T scale, V a, V b) const {
+    return scale * own + S::shorter(how, V{}, C ? b : lanes<back, -1, T, W>(a, b, b), b);
+  }
+  ALWAYS_INLINE V longer(V own, T scale, V a, V b, V c) const {
+    constexpr auto all = std::make_integer_sequence<int, S::count>();
+    return scale * own + S::template longer<back, T, W>(how, a, b, c, all);
+  }
+
+  ALWAYS_INLINE void start(const V (&before)[2], const V (&at)[2]) {
+    if constexpr (down) {
+      old = shorter(before[U], how.scale_u, before[other], before[other]);
+      now = shorter(at[U], how.scale_u, before[other], at[other]);
+      own = at[other];
     } else {
-      const V next = next0 + step0 * (behind<T, W>(second, next1) + next1);
-      out0 = lifted;
-      out1 = second + step1 * (lifted + ahead<T, W>(lifted, next));
-      lifted = next;
+      old = before[other], now = at[other], own = at[U];
+      lifted = C ? old : longer(before[U], how.scale_u, old, old, now);
     }
-    first = next0, second = next1;
+  }
+
+  ALWAYS_INLINE void move(const V (&next)[2], V (&out)[2]) {
+    if constexpr (down) {
+      const V fresh = shorter(next[U], how.scale_u, own, next[other]);
+      out[U] = now;
+      out[other] = longer(own, how.scale_v, old, now, fresh);
+      old = now, now = fresh, own = next[other];
+    } else {
+      out[U] = longer(own, how.scale_u, old, now, next[other]);
+      out[other] = shorter(now, how.scale_v, lifted, out[U]);
+      lifted = out[U], old = now, now = next[other], own = next[U];
+    }
   }
 };
 
@@ -63,150 +123,176 @@ template <bool in_turn, class T>
 struct Pairs {
   T *first, *second;
   T* at0(int64_t i) const { return in_turn ? first + 2 * i : first + i; }
-  T* at1(int64_t i) const { return in_turn ? first + 2 * i + 1 : second + i; }
 
   template <int W, class V>
-  ALWAYS_INLINE void take(int64_t i, V& a, V& b) const {
+  ALWAYS_INLINE void take(int64_t i, V (&x)[1][2]) const {
     using U = std::remove_const_t<T>;
-    a = once(load<U, W>(at0(i)));
-    b = once(load<U, W>(in_turn ? at0(i) + W : at1(i)));
-    if constexpr (in_turn) deal<U, W>(a, b);
+    x[0][0] = once(load<U, W>(at0(i)));
+    x[0][1] = once(load<U, W>(in_turn ? at0(i) + W : second + i));
+    if constexpr (in_turn) deal<U, W>(x[0][0], x[0][1]);
   }
 
-  // Only the first lane: what follows it may lie past the end of memory.
-  template <class V>
-  ALWAYS_INLINE void take_one(int64_t i, V& a, V& b) const {
-    a = b = V{};
-    a[0] = *at0(i), b[0] = *at1(i);
+  template <class U>
+  void get(int64_t i, U (&x)[2]) const {
+    x[0] = *at0(i), x[1] = in_turn ? at0(i)[1] : second[i];
   }
+  void put(int64_t i, const T (&x)[2]) const { *at0(i) = x[0], (in_turn ? at0(i)[1] : second[i]) = x[1]; }
 
-  template <int W, class V>
-  ALWAYS_INLINE void give(int64_t i, V a, V b) const {
-    T *place0 = at0(i), *place1 = in_turn ? place0 + W : at1(i);
-    if constexpr (in_turn) riffle<T, W>(a, b);
-    fetch(place0), fetch(place1);
-    store<T, W>(place0, a);
-    store<T, W>(place1, b);
+  template <int W, bool back, class V>
+  ALWAYS_INLINE void give(int64_t i, V (&x)[2]) const {
+    T *place0 = at0(i), *place1 = in_turn ? place0 + W : second + i;
+    if constexpr (in_turn) riffle<T, W>(x[0], x[1]);
+    fetch<back>(place0), fetch<back>(place1);
+    store<T, W>(place0, x[0]);
+    store<T, W>(place1, x[1]);
   }
 };
 
-template <class T, int W, bool second_first, bool in, bool out>
-void lift_pairs(const Lifting<T>& how, Pairs<in, const T> from, Pairs<out, T> to, int64_t begin,
-                int64_t end) {
-  using V = typename Lanes<T, W>::Vector;
-  if constexpr (W > 1)
-    if (end - begin < W) return lift_pairs<T, W / 2, second_first>(how, from, to, begin, end);
-  Lifter<T, W, second_first> lifter{how.step0, how.step1};
-  const T scale0 = how.scale0, scale1 = how.scale1;
-  V a, b, low, high;
-  for (int64_t i = begin; i < end;) {
-    from.template take<W>(i, a, b);
-    lifter.start(a, b, *from.at0(i - 1), *from.at1(i - 1));
-    for (; i + W <= end; i += W) {
-      if (i + 2 * W <= end + 1) from.template take<W>(i + W, a, b);
-      else from.take_one(i + W, a, b);
-      lifter.move(a, b, low, high);
-      to.template give<W>(i, scale0 * low, scale1 * high);
+// Pairs begin to end of R rows, W at a time, each row as `how` says. The pairs before the first and
+// behind the last vector come by a vector that lies partly on them: nothing further out is read.
+template <class T, int W, int N, bool C, bool back, bool down, int R, class From>
+ALWAYS_INLINE void lift_rows(const Lifting<T>* how, const From& from, const Pairs<!down, T>* to,
+                             int64_t begin, int64_t end) {
+  // Between samples and with N = 1 both steps are alike: from the left to the right, then, as if up
+  // were down.
+  constexpr bool turn = back && N == 1 && !C, from_right = back && !turn;
+  constexpr int on = from_right ? -1 : 1;
+  typename Lanes<T, W>::Vector before[R][2], x[R][2], out[2];
+  Lifter<T, W, N, C, from_right, down != turn> lifter[R];
+  for (int r = 0; r < R; ++r) {
+    lifter[r].how = how[r];
+    if (turn) lifter[r].how.shorter = how[r].longer[0], lifter[r].how.longer[0] = how[r].shorter;
+  }
+  for (int64_t left = end - begin; left > 0;) {
+    int64_t i = from_right ? begin + left - W : end - left;
+    from.template take<W>(i - on * N, before);
+    from.template take<W>(i, x);
+    for (int r = 0; r < R; ++r) {
+      for (auto& v : before[r]) v = slide<from_right ? W - N : N, T, W>(v, v);
+      lifter[r].start(before[r], x[r]);
     }
-    if (i < end) i = end - W;  // again in part: no output is an input
+    for (; left >= W; left -= W, i += on * W) {
+      const bool inside = left + N >= 2 * W;
+      from.template take<W>(i + on * (inside ? W : N), x);
+      for (int r = 0; r < R; ++r) {
+        if (!inside)
+          for (auto& v : x[r]) v = slide<from_right ? N : W - N, T, W>(v, v);
+        lifter[r].move(x[r], out);
+        to[r].template give<W, from_right>(i, out);
+      }
+    }
+    if (left > 0) left = W;  // again in part: no output is an input
   }
 }
 
-template <class T, int W, bool in, bool out>
-void lift(const Lifting<T>& how, const T* first, const T* second, T* to0, T* to1, int64_t begin,
-          int64_t end) {
-  const Pairs<in, const T> from{first, second};
-  const Pairs<out, T> to{to0, to1};
-  how.second_first ? lift_pairs<T, W, true>(how, from, to, begin, end)
-                   : lift_pairs<T, W, false>(how, from, to, begin, end);
+// So few pairs, each by itself: lanes would cost more than they save.
+template <int count, class T, int N, bool C, bool back, bool down>
+ALWAYS_INLINE void lift_few(const Lifting<T>& how, Pairs<down, const T> from, Pairs<!down, T> to,
+                            int64_t begin) {
+  using S = Steps<N, C>;
+  constexpr int U = down == back, all = count + 2 * N;
+  const int64_t on = back ? -1 : 1, origin = back ? begin + count - 1 : begin;
+  T u[all], v[all], lifted[all], pair[2];  // from N pairs before the first one on
+  for (int p = 0; p < all; ++p) {
+    from.get(origin + on * (p - N), pair);
+    u[p] = pair[U], v[p] = pair[1 - U];
+  }
+  for (int p = down ? !C : N - 1 + C; p < (down ? all : N + count); ++p) {
+    T sum = 0;
+    if constexpr (down) sum = S::shorter(how, sum, v[p - !C], v[p]);
+    else sum = S::longer(how, sum, v + p - S::middle);
+    lifted[p] = how.scale_u * u[p] + sum;
+  }
+  for (int p = N; p < N + count; ++p) {
+    T sum = 0;
+    if constexpr (down) sum = S::longer(how, sum, lifted + p - S::middle);
+    else sum = S::shorter(how, sum, lifted[p - !C], lifted[p]);
+    pair[U] = lifted[p], pair[1 - U] = how.scale_v * v[p] + sum;
+    to.put(origin + on * (p - N), pair);
+  }
 }
 
-// Across rows: the lifted row, and the other one.
-template <class T, int W, class V>
-ALWAYS_INLINE void across(const LiftedRows<T>& r, T step0, T step1, int64_t i, V& lifted, V& old,
-                          V& other) {
-  const V x = once(load<T, W>(r.outer0 + i));
-  old = once(load<T, W>(r.old + i));
-  lifted = load<T, W>(r.centre + i) + step0 * (x + load<T, W>(r.outer1 + i));
-  other = x + step1 * (old + lifted);
+template <class T, int W, int N, bool C, bool back, bool down>
+void lift_line(const Lifting<T>& how, const T* first, const T* second, T* to_first, T* to_second,
+               int64_t begin, int64_t end) {
+  const Pairs<down, const T> from{first, second};
+  const Pairs<!down, T> to{to_first, to_second};
+  if (N == 1 && end - begin == 2) return lift_few<2, T, N, C, back, down>(how, from, to, begin);  // an end
+  if (end - begin >= W) return lift_rows<T, W, N, C, back, down, 1>(&how, from, &to, begin, end);
+  if constexpr (W > 4)
+    return lift_line<T, W / 2, N, C, back, down>(how, first, second, to_first, to_second, begin, end);
+  else
+    for (; begin < end; ++begin) lift_few<1, T, N, C, back, down>(how, from, to, begin);
 }
 
-template <class T, int W>
-void lift_rows(const Lifting<T>& how, const LiftedRows<T>& rows, T* to, int64_t begin, int64_t end) {
-  using V = typename Lanes<T, W>::Vector;
+// Across rows: u' and v', and in `rows` the two in their order in memory. Down, `shorter` reads the
+// rows `before` and `behind`, and `longer` those around, which were lifted before; up, `longer` reads
+// those around, and `shorter` the row `before`, which was.
+template <class T, int W, int N, bool C, bool down, class V>
+ALWAYS_INLINE V across(const Lifting<T>& how, const LiftedRows<T>& r, int64_t i, V (&rows)[2]) {
+  using S = Steps<N, C>;
+  V x[S::count], before = {}, lifted;
+  for (int k = 0; k < S::count - down; ++k) x[k] = once(load<T, W>(r.around[k] + i));
+  if constexpr (!C) before = once(load<T, W>(r.before + i));
+  const V centre = load<T, W>(r.centre + i);
+  if constexpr (down) {
+    lifted = S::shorter(how, centre, before, V(load<T, W>(r.behind + i)));
+    x[S::count - 1] = lifted;
+    const V own = N == 1 && !C ? before : V(load<T, W>(r.own + i));
+    rows[0] = x[S::middle], rows[1] = S::longer(how, own, x);
+  } else {
+    lifted = S::longer(how, centre, x);
+    rows[0] = S::shorter(how, x[S::middle], before, lifted), rows[1] = lifted;
+  }
+  return lifted;
+}
+
+template <class T, int W, int N, bool C, bool down>
+void lift_across(const Lifting<T>& how, const LiftedRows<T>& rows, T* to, int64_t begin,
+                 int64_t end) {
   if constexpr (W > 1)
-    if (end - begin < W) return lift_rows<T, W / 2>(how, rows, to, begin, end);
-  const LiftedRows<T> r = rows;
-  const T step0 = how.step0, step1 = how.step1;
-  V lifted, old, other;
+    if (end - begin < W) return lift_across<T, W / 2, N, C, down>(how, rows, to, begin, end);
+  typename Lanes<T, W>::Vector out[2];
   for (int64_t i = begin; i < end; i += W) {
     if (i + W > end) i = end - W;
-    across<T, W>(r, step0, step1, i, lifted, old, other);
-    store<T, W>(r.fresh + i, lifted);
-    store<T, W>(to + i, other);
+    store<T, W>(rows.fresh + i, across<T, W, N, C, down>(how, rows, i, out));
+    store<T, W>(to + i, out[down]);
   }
 }
 
-// W pairs of two rows, x of the low band and y of the high one, lifted across. Down, a row has its
-// pairs in turn; up, in two runs, which are two rows to lift across.
-template <class T, int W, bool second_first, bool down, class V>
-ALWAYS_INLINE void pairs_across(const Lifting<T>& how, const LiftedRows<T>* rows, int64_t i,
-                                V (&x)[2], V (&y)[2]) {
-  V lifted, old, other;
-  for (int v = 0; v < 2; ++v) {
-    const LiftedRows<T>& r = rows[down ? 0 : v];
-    const int64_t at = down ? 2 * i + v * W : i;
-    across<T, W>(r, how.step0, how.step1, at, lifted, old, other);
-    store<T, W>(r.fresh + at, lifted);
-    x[v] = second_first ? other : old;
-    y[v] = second_first ? lifted : other;
-  }
-  if constexpr (down) deal<T, W>(x[0], x[1]), deal<T, W>(y[0], y[1]);
-}
+// Pairs of two rows, lifted across. Down, a row has its pairs in turn; up, in two runs, which are
+// rows to lift across.
+template <class T, int N, bool C, bool down>
+struct Across {
+  Lifting<T> how;
+  LiftedRows<T> rows[2];
 
-// Only the first lane.
-template <class T, int W, bool second_first, bool down, class V>
-ALWAYS_INLINE void one_across(const Lifting<T>& how, const LiftedRows<T>* rows, int64_t i, V (&x)[2],
-                              V (&y)[2]) {
-  typename Lanes<T, 1>::Vector x1[2], y1[2];
-  pairs_across<T, 1, second_first, down>(how, rows, i, x1, y1);
-  for (int v = 0; v < 2; ++v) {
-    x[v] = y[v] = V{};
-    x[v][0] = x1[v][0], y[v][0] = y1[v][0];
-  }
-}
-
-// Across rows and along them in one loop, W pairs or more.
-template <class T, int W, bool second_first, bool down>
-void lift_plane_of(const Lifting<T>& how, const Lifting<T>* along, const LiftedRows<T>* rows,
-                   T* const* out, int64_t begin, int64_t end) {
-  const LiftedRows<T> r[2] = {rows[0], rows[down ? 0 : 1]};
-  const Lifting<T> steps = how;
-  const T scale[] = {along[0].scale0, along[0].scale1, along[1].scale0, along[1].scale1};
-  const Pairs<!down, T> to[2] = {{out[0], out[1]}, {out[2], out[3]}};
-  Lifter<T, W, second_first> low{along[0].step0, along[0].step1};
-  Lifter<T, W, second_first> high{along[1].step0, along[1].step1};
-  typename Lanes<T, W>::Vector x0[2], y0[2], x[2], y[2], a, b;
-  for (int64_t i = begin; i < end;) {
-    one_across<T, W, second_first, down>(steps, r, i - 1, x0, y0);
-    pairs_across<T, W, second_first, down>(steps, r, i, x, y);
-    low.start(x[0], x[1], x0[0][0], x0[1][0]);
-    high.start(y[0], y[1], y0[0][0], y0[1][0]);
-    for (; i + W <= end; i += W) {
-      if (i + 2 * W <= end + 1) pairs_across<T, W, second_first, down>(steps, r, i + W, x, y);
-      else one_across<T, W, second_first, down>(steps, r, i + W, x, y);
-      low.move(x[0], x[1], a, b);
-      to[0].template give<W>(i, scale[0] * a, scale[1] * b);
-      high.move(y[0], y[1], a, b);
-      to[1].template give<W>(i, scale[2] * a, scale[3] * b);
+  template <int W, class V>
+  ALWAYS_INLINE void take(int64_t i, V (&x)[2][2]) const {
+    V out[2];
+    for (int v = 0; v < 2; ++v) {
+      const LiftedRows<T>& r = rows[down ? 0 : v];
+      const int64_t at = down ? 2 * i + v * W : i;
+      const V lifted = across<T, W, N, C, down>(how, r, at, out);
+      if constexpr (down || !C) store<T, W>(r.fresh + at, lifted);
+      x[0][v] = out[0], x[1][v] = out[1];
     }
-    if (i < end) i = end - W;
+    if constexpr (down)
+      for (int r = 0; r < 2; ++r) deal<T, W>(x[r][0], x[r][1]);
   }
-}
+};
 
-template <class T, int W, bool down>
+template <class T, int W, int N, bool C, bool back, bool down>
 void lift_plane(const Lifting<T>& how, const Lifting<T>* along, const LiftedRows<T>* rows,
                 T* const* out, int64_t begin, int64_t end) {
-  how.second_first ? lift_plane_of<T, W, true, down>(how, along, rows, out, begin, end)
-                   : lift_plane_of<T, W, false, down>(how, along, rows, out, begin, end);
+  const Across<T, N, C, down> from{how, {rows[0], rows[down ? 0 : 1]}};
+  const Pairs<!down, T> to[2] = {{out[0], out[1]}, {out[2], out[3]}};
+  lift_rows<T, W, N, C, back, down, 2>(along, from, to, begin, end);
+}
+
+template <class T, int W, int N, bool C, bool back>
+constexpr LiftLoops<T> lift_loops() {
+  return {lift_line<T, W, N, C, back, true>,  lift_line<T, W, N, C, back, false>,
+          lift_across<T, W, N, C, true>,      lift_across<T, W, N, C, false>,
+          lift_plane<T, W, N, C, back, true>, lift_plane<T, W, N, C, back, false>};
 }
