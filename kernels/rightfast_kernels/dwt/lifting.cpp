@@ -56,7 +56,7 @@ void find_inside(const Axis& axis, bool down, Lift<T>& lift) {
 
 // What the sums take, as they are no slower (docs/benchmarks.md): shorter lines, in samples; and down,
 // planes of a volume with shorter lines, and planes from the right to the left.
-constexpr int64_t kShort = 64, kShortInVolume = 96;
+constexpr int64_t kShort = 64, kShortInVolume = 128;
 
 }  // namespace
 
