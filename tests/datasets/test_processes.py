@@ -280,3 +280,74 @@ def test_a_memory_file_system_that_fills_up(tmp_path):
 def test_no_memory_file_system(tmp_path):
     with pytest.raises(OSError, match="expected a memory file system"):
         segment.Segment(10, str(tmp_path / "nowhere"))
+
+
+CLEARED = """
+import os, sys, time, torch
+from rightfast.datasets import SharedCache, segment
+segment.FOLDER = sys.argv[1]
+def fill_up():
+    file, size, step = os.open(sys.argv[1] + "/somebody.bin", os.O_CREAT | os.O_RDWR), 0, 1 << 20
+    while step >= 4096:
+        try:
+            os.posix_fallocate(file, size, step)
+            size += step
+        except OSError:
+            step //= 2
+    os.close(file)
+def ends(child):
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+samples = torch.arange(8.0)[:, None].expand(8, 1 << 16).contiguous()
+for one in (True, False):
+    cache = SharedCache(list(samples), fraction=0.5)
+    assert cache.warm([4, 5, 6, 7]) == 4
+    told, tell = os.pipe()
+    child = os.fork()
+    if not child:
+        torch.set_num_threads(1)
+        for name in ("copy", "gather"):
+            def late(*arguments, copies=getattr(cache._slots, name)):
+                os.write(tell, b"!")
+                time.sleep(1)
+                copies(*arguments)
+            setattr(cache._slots, name, late)
+        read = cache[4] if one else cache.__getitems__([4, 5, 6, 7]).stacked
+        os._exit(0 if torch.equal(read, samples[4] if one else samples[4:]) else 1)
+    assert os.read(told, 1) == b"!"
+    cache.clear()
+    fill_up()
+    print(ends(child))
+    os.remove(sys.argv[1] + "/somebody.bin")
+    assert cache.warm() == 4
+    assert torch.equal(cache.__getitems__(range(8)).stacked, samples)
+    cache.close()
+cache = SharedCache([torch.zeros(1)] * 1000000, fraction=0)
+child = os.fork()
+if not child:
+    fill_up()
+    assert cache[999999] == 0  # in a page of the table that nobody has used
+    os._exit(0)
+print(ends(child))
+"""
+
+
+def test_clear_while_one_reads_and_the_file_system_is_full(tmp_path):
+    """Memory is not given back while it is read: the system would have none, and send SIGBUS."""
+    assert run_on_a_small_disk(CLEARED, tmp_path).split() == ["0", "0", "0"]
+
+
+def leave_half_way(cache):
+    cache._slots.gather = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+    cache.__getitems__([3])
+
+
+def test_a_reader_is_killed(dataset):
+    """Nobody waits for it."""
+    cache = SharedCache(dataset, fraction=1.0)
+    cache.warm()
+    child = FORK.Process(target=leave_half_way, args=(cache,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == -signal.SIGKILL
+    cache.clear()
+    assert cache.warm() == COUNT

@@ -18,7 +18,7 @@ from rightfast.datasets.room import capacity
 from rightfast.datasets.segment import Segment, fence
 from rightfast.datasets.slots import Slots, slots_bytes
 from rightfast.datasets.structure import Structure
-from rightfast.datasets.table import CLOSED, GENERATION, SlotTable, table_bytes
+from rightfast.datasets.table import CLOSED, SlotTable, table_bytes
 from rightfast.datasets.threads import later, wait
 
 _TOGETHER = 8 << 20  # bytes of samples that `warm` reads at once
@@ -75,7 +75,9 @@ class SharedCache(Dataset[Any]):
         need = self.capacity * self.structure.sample_bytes
         segment.check_room(segment.FOLDER, need, "take a smaller fraction= or bytes=")
         total = table_bytes(count) + slots_bytes(self.structure, self.capacity)
-        self._attach(Segment(total), count)
+        shared = Segment(total)
+        shared.commit(0, table_bytes(count))
+        self._attach(shared, count)
 
     def _attach(self, shared: Segment, count: int) -> None:
         self._count = count
@@ -90,13 +92,16 @@ class SharedCache(Dataset[Any]):
         if type(index) is not int or not 0 <= index < self._count:
             (index,) = check_indices([index], self._count)
         block = buffers.pool.take(self.structure.batch_bytes(1))
-        generation, slot = table.header[GENERATION], table.slots[index]
-        if slot > 0 and self.structure.single and not generation & 1:
-            fence()
-            self._slots.copy(slot - 1, block.raw.data)
-            fence()
-            if table.header[GENERATION] == generation:
-                table.count_reads(1, 0)
+        if self.structure.single and table.slots[index] > 0 and table.enter():
+            slot = 0
+            try:
+                slot = table.slots[index]
+                fence()
+                if slot > 0:
+                    self._slots.copy(slot - 1, block.raw.data)
+            finally:
+                table.leave(int(slot > 0))
+            if slot > 0:
                 return self.structure.sample(block)
         self._begin(table, [index], self.structure.parts(block.raw, 1))()
         return self.structure.sample(block)
@@ -162,22 +167,21 @@ class SharedCache(Dataset[Any]):
         self, table: SlotTable, indices: list[int], rows: list[NDArray[np.uint8]]
     ) -> list[int]:
         """Copies what is there; returns the places of what is not."""
-        generation, view = table.header[GENERATION], table.slots
-        slots = [view[index] - 1 for index in indices]
-        if generation & 1:
+        if not table.enter():
             return list(range(len(indices)))
-        fence()
-        if min(slots, default=-1) >= 0:
-            self._slots.gather(slots, rows)
-            missed = []
-        else:
-            missed = [place for place, slot in enumerate(slots) if slot < 0]
+        try:
+            view = table.slots
+            slots = [view[index] - 1 for index in indices]
+            fence()
+            if min(slots, default=-1) >= 0:
+                self._slots.gather(slots, rows)
+                return []
             for place, slot in enumerate(slots):
                 if slot >= 0:
                     self._slots.gather([slot], [part[place : place + 1] for part in rows])
-        fence()
-        # Cleared meanwhile: the slots may be another sample's by now.
-        return missed if table.generation == generation else list(range(len(indices)))
+            return [place for place, slot in enumerate(slots) if slot < 0]
+        finally:
+            table.leave()
 
     def _read_samples(self, indices: list[int], lines: list[list[memoryview]]) -> None:
         """From a dataset that gives samples, not bytes."""

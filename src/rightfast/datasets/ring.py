@@ -27,7 +27,9 @@ class Ring:
     def __init__(self, workers: int, each: int, slot_bytes: int) -> None:
         self.each, self.slots = each, workers * each
         self.slot_bytes = -(-slot_bytes // mmap.PAGESIZE) * mmap.PAGESIZE
-        self._start(Segment(self._place(self.slots)))
+        segment = Segment(self._place(self.slots))
+        segment.commit(0, self._place(0))
+        self._start(segment)
 
     def _start(self, segment: Segment) -> None:
         self.segment = segment

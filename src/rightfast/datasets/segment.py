@@ -51,12 +51,15 @@ class Segment:
         self._closes.atexit = False
         self.memory = mmap.mmap(fd, max(1, nbytes))
         Segment._here[name] = self
-        # Among threads: record locks are between processes. One lock for all who have the segment.
-        self.lock = threading.Lock()
+        self.after_fork()
         forks.register(self)
 
     def after_fork(self) -> None:
-        self.lock = threading.Lock()  # another thread of the parent may have held it
+        # Among threads: record locks are between processes. One lock for all who have the segment;
+        # in a child a new one, as another thread of the parent may have held it.
+        self.lock = threading.Lock()
+        self.idle = threading.Condition(self.lock)  # no reader is left
+        self.readers = 0  # threads that copy from the segment
 
     def array(self, offset: int, count: int, dtype: Any) -> NDArray[Any]:
         """``count`` elements from byte ``offset`` on, which all processes see."""
@@ -85,6 +88,13 @@ class Segment:
 
     def __reduce__(self) -> Any:
         return _attach, (self.name, DupFd(self.fd), self.nbytes, self.folder)
+
+
+def _in_child() -> None:
+    Segment._guard = threading.RLock()  # another thread of the parent may have held it
+
+
+os.register_at_fork(after_in_child=_in_child)
 
 
 def _attach(name: str, sent: Any, nbytes: int, folder: str) -> Segment:
@@ -148,16 +158,15 @@ def readable(nbytes: float) -> str:
 
 # x86 keeps the order of stores, and of loads, by itself.
 _ORDERED = platform.machine() in ("x86_64", "AMD64")
-_first, _second = threading.Lock(), threading.Lock()
 
 
 def fence() -> None:
     """Stores before this are seen by other processors before stores after it; loads likewise.
 
-    By two locks: a release is not reordered with the acquire that follows it.
+    By two locks: a release is not reordered with the acquire that follows it. Both are new: of one
+    that all share, a forked child would wait for ever if a thread of its parent held it.
     """
     if not _ORDERED:
-        with _first:
-            pass
-        with _second:
-            pass
+        for lock in (threading.Lock(), threading.Lock()):
+            with lock:
+                pass

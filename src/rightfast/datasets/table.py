@@ -1,8 +1,9 @@
 """Which sample has which slot: the protocol by which processes share a cache.
 
-A reader takes no lock: it reads the slot of its sample, copies, and then looks whether the cache
-was cleared meanwhile. A writer has the record lock of its sample, which the system releases when a
-process dies, and publishes the slot after the bytes. See `SharedCache`.
+Record locks, which the system releases when a process dies, keep slots from being given back while
+they are used: readers share one, a writer has that of its sample, and who clears has all of them.
+Reading memory that was given back would have the system find new memory for it, and a full file
+system has none: SIGBUS. A slot is published after its bytes. See `SharedCache`.
 """
 
 import contextlib
@@ -16,12 +17,14 @@ import numpy as np
 from rightfast.datasets import forks
 from rightfast.datasets.segment import Segment, fence
 
-GENERATION, USED, CLOSED = 0, 1, 2  # places in the header
+CLEARING, USED, CLOSED = 0, 1, 2  # places in the header
 WORDS = 8
 ROWS = 4096  # processes that count hits at one time
-# Record locks: one for the numbers, one for each counting process, one for each sample.
+# Record locks: one for the numbers, each counting process, who clears, those who read, each sample.
 _NUMBERS, _COUNTING = 0, 1
-_SAMPLES = _COUNTING + ROWS
+_CLEARING = _COUNTING + ROWS
+_READING, _SAMPLES = _CLEARING + 1, _CLEARING + 2
+_SHARED, _ALONE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
 
 
 def table_bytes(count: int) -> int:
@@ -48,11 +51,6 @@ class SlotTable:
 
     def after_fork(self) -> None:
         self._row = None  # record locks are not inherited
-
-    @property
-    def generation(self) -> int:
-        """Changes with every `cleared`; odd while one goes on."""
-        return self.header[GENERATION]
 
     @property
     def full(self) -> bool:
@@ -88,11 +86,11 @@ class SlotTable:
 
     def _reserve(self, index: int) -> int | None:
         known = self.slots[index]  # again, now that no other process writes it
-        if known > 0 or self.generation & 1 or self.closed:
+        if known > 0 or self.header[CLEARING] or self.closed:
             return None
         if known < 0:
             return -known - 1
-        self._acquire(_NUMBERS, wait=True)
+        fcntl.lockf(self.segment.fd, fcntl.LOCK_EX, 1, _NUMBERS)
         try:
             slot = self.header[USED]
             if self.full:
@@ -103,43 +101,74 @@ class SlotTable:
         finally:
             self._release(_NUMBERS)
 
+    def enter(self) -> bool:
+        """Whether slots may be read, until `leave`, which is to follow; not while one clears."""
+        shared = self.segment
+        with shared.lock:
+            if self.header[CLEARING]:
+                return False
+            if not shared.readers:
+                try:
+                    fcntl.lockf(shared.fd, _SHARED, 1, _READING)
+                except (BlockingIOError, PermissionError):  # one clears
+                    return False
+            shared.readers += 1
+            return True
+
+    def leave(self, hits: int = 0) -> None:
+        """No slot is read any more; with ``hits``, as `count_reads`."""
+        shared = self.segment
+        with shared.lock:
+            shared.readers -= 1
+            if not shared.readers:
+                fcntl.lockf(shared.fd, fcntl.LOCK_UN, 1, _READING)
+                if self.header[CLEARING]:
+                    shared.idle.notify_all()
+            if hits:
+                self._count(hits, 0)
+
     @contextlib.contextmanager
     def cleared(self) -> Iterator[None]:
-        """Empties the table, while no process writes. Its body gives the memory back."""
-        with self.segment.lock:
-            fcntl.lockf(self.segment.fd, fcntl.LOCK_EX, self.count, _SAMPLES)
+        """Empties the table, while no process reads or writes. Its body gives the memory back."""
+        fd, shared = self.segment.fd, self.segment
+        with shared.lock:
+            while shared.readers:
+                self.header[CLEARING] = 1  # from here on nobody enters
+                shared.idle.wait()
+            fcntl.lockf(fd, fcntl.LOCK_EX, 1, _CLEARING)
             try:
-                # Odd already: who cleared before died of it.
-                self.header[GENERATION] += 2 if self.generation & 1 else 1
-                fence()
+                self.header[CLEARING] = 1  # and stays, if this process dies: all misses
+                fcntl.lockf(fd, fcntl.LOCK_EX, 1 + self.count, _READING)
                 np.asarray(self.slots)[:] = 0
                 self.header[USED] = 0
                 yield
-                fence()
-                self.header[GENERATION] += 1
+                self.header[CLEARING] = 0
             finally:
-                fcntl.lockf(self.segment.fd, fcntl.LOCK_UN, self.count, _SAMPLES)
+                fcntl.lockf(fd, fcntl.LOCK_UN, 2 + self.count, _CLEARING)
 
     def count_reads(self, hits: int, misses: int) -> None:
         """Add to what this process has read."""
+        with self.segment.lock:
+            self._count(hits, misses)
+
+    def _count(self, hits: int, misses: int) -> None:
         if self._row is None:
             self._row = self._counting_row()
-        with self.segment.lock:
+        if hits:
             self._counts[2 * self._row] += hits
+        if misses:
             self._counts[2 * self._row + 1] += misses
 
     def _counting_row(self) -> int:
         """A row that no living process counts in; it goes on with the numbers that are there."""
-        with self.segment.lock:
-            for row in range(ROWS):
-                if self._acquire(_COUNTING + row):
-                    return row
+        for row in range(ROWS):
+            if self._acquire(_COUNTING + row):
+                return row
         return os.getpid() % ROWS  # thousands of processes: some counts are lost
 
-    def _acquire(self, place: int, wait: bool = False) -> bool:
+    def _acquire(self, place: int) -> bool:
         try:
-            flags = fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB)
-            fcntl.lockf(self.segment.fd, flags, 1, place)
+            fcntl.lockf(self.segment.fd, _ALONE, 1, place)
         except (BlockingIOError, PermissionError):
             return False
         return True
