@@ -5,6 +5,7 @@ import pickle
 import subprocess
 import sys
 import threading
+import time
 from collections import namedtuple
 
 import numpy as np
@@ -14,6 +15,7 @@ import torch
 from rightfast import datasets
 from rightfast.datasets import SharedCache
 from rightfast.datasets.segment import Segment
+from rightfast.datasets.table import CLEARING
 
 from .common import COUNT, SHAPE, numbers, same
 
@@ -282,6 +284,8 @@ def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
         return os_blocks(shared.fd)
 
     assert committed() < 1 << 20
+    assert sum(commits) < 1 << 20  # the table
+    commits.clear()
     cache.__getitems__([4, 9])
     assert 2 << 20 <= committed() < 3 << 20
     assert commits == [1 << 20, 1 << 20]
@@ -374,24 +378,34 @@ def test_two_caches_at_once_and_one_on_another(dataset):
     assert same(outer.__getitems__(range(COUNT)).stacked, -samples)
 
 
-def test_a_reader_notices_that_the_cache_was_cleared_meanwhile(dataset):
-    """Its slot may have another sample's bytes by the time it is copied."""
+def test_a_clear_waits_for_those_who_read(dataset):
+    """A slot could have another sample's bytes by the time it is copied. Others do not wait."""
     cache, samples = SharedCache(dataset, fraction=1.0), numbers()
     cache.warm()
+    gather, cleared = cache._slots.gather, threading.Event()
 
-    gather = cache._slots.gather
-
-    def clearing(slots, parts):
-        """Clears and fills otherwise, between the look for the slot and the copy."""
-        cache._slots.gather = gather
+    def clear():
         cache.clear()
         cache.warm(range(COUNT - 1, -1, -1))
+        cleared.set()
+
+    def while_one_clears(slots, parts):
+        """Between the look for the slot and the copy."""
+        cache._slots.gather = gather
+        clearing.start()
+        while not cache._table.header[CLEARING]:
+            time.sleep(0.001)
+        assert same(cache.__getitems__([5, 6]).stacked, samples[5:7])  # as misses
+        assert not cleared.is_set()
+        assert cache.info().filled == COUNT
         gather(slots, parts)
 
-    cache._slots.gather = clearing
-    before = cache.info().misses
+    clearing = threading.Thread(target=clear, daemon=True)
+    cache._slots.gather = while_one_clears
     assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
-    assert cache.info().misses == before + 2
+    assert cleared.wait(60)
+    assert (cache.info().hits, cache.info().misses, cache.info().filled) == (2, 2, COUNT)
+    assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
 
 
 def test_a_slot_whose_writer_died_is_used_again(dataset):
