@@ -169,6 +169,6 @@ def test_make_fx_fake_and_meta_tensors():
 
 
 def test_a_compiler_asks_for_a_gpu_whether_or_not_somebody_has_asked_before():
-    gpu._available.cache_clear()
+    gpu.available.cache_clear()
     compiled = torch.compile(lambda x: x + gpu.available(), fullgraph=True, backend="eager")
     assert compiled(torch.zeros(2)).tolist() == [float(torch.cuda.is_available())] * 2

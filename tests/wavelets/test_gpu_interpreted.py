@@ -13,6 +13,7 @@ from rightfast_kernels.dwt import native
 
 pytest.importorskip("triton")
 
+from rightfast import runtime
 from rightfast import wavelets as ours
 from rightfast.runtime import best_of, choices
 from rightfast.wavelets import backends, decompose, gpu, gpu_passes, gpu_tuned
@@ -345,7 +346,7 @@ def test_cuts_are_tried_and_one_that_is_wrong_is_not_used(monkeypatch):
     monkeypatch.setattr(gpu_passes, "cut_for", cut_for)
     cuts = {"usual": None, "wrong": Cut(0), "quick": Cut(8), "slow": Cut(2)}
     monkeypatch.setattr(gpu_tuned, "CUTS", cuts)
-    monkeypatch.setattr(gpu_tuned, "best_of", partial(best_of, clock=clock))
+    monkeypatch.setattr(runtime, "best_of", partial(best_of, clock=clock))
     x = random(1, 13, 14)
     with ours.tuned(), pytest.warns(RuntimeWarning, match="candidate 'wrong'"):
         check(lambda x: ours.wavedec2(x, "db2", level=1), x)

@@ -28,6 +28,7 @@ from rightfast.wavelets.gpu_recipe import Recipe, Tape
 HALF = (torch.float16, torch.bfloat16)
 DTYPES = (torch.float32, torch.float64, *HALF)
 MOST = 512
+_TRITON = bool(find_spec("triton"))  # here, since a compiler does not trace the search
 # From so many bytes on a batch is transformed in parts, where what lies between two passes would
 # take more than MORE of the memory of the signal and its bands.
 LARGE = 1 << 27
@@ -36,15 +37,10 @@ _recipes: dict[Hashable, Recipe] = {}
 _shape, _dtype = attrgetter("shape"), attrgetter("dtype")
 
 
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+@lru_cache(maxsize=1)
 def available() -> bool:
     """Whether there is a CUDA device, and Triton."""
-    return _available()
-
-
-@lru_cache(maxsize=1)
-def _available() -> bool:
-    return torch.cuda.is_available() and torch.version.hip is None and bool(find_spec("triton"))
+    return torch.cuda.is_available() and torch.version.hip is None and _TRITON
 
 
 def down(x: Tensor, plan: Plan, out: Sequence[Tensor] = ()) -> list[Tensor]:

@@ -6,7 +6,6 @@ from functools import partial
 
 from torch import Tensor
 
-from rightfast.runtime import best_of
 from rightfast.wavelets.gpu_cuts import Cut
 from rightfast.wavelets.gpu_recipe import Tape
 
@@ -49,6 +48,8 @@ def best_cut(key: Hashable, given: Sequence[Tensor], inputs: int, first: First) 
     """The cut for a transform that is seen for the first time; None: the usual one."""
     if not _on:
         return None
+    from rightfast.runtime import best_of  # not at the start of every program
+
     ways = {name: partial(_run, first, cut, inputs) for name, cut in CUTS.items()}
     writes = range(inputs, len(given))
     chosen = best_of(ways, given, key=key, writes=writes)
