@@ -1,11 +1,13 @@
 """Circuits on a GPU: verified against torch in float64, then timed; prints Markdown tables.
 
     python perf/check_circuits_gpu.py [--workloads hmm-1024,...] [--batches 16,128,512]
-        [--precisions ieee,tf32] [--parts time,vary,first,memory] [--rounds 8] [--steps 10]
+        [--precisions ieee,tf32] [--parts time,peer,profile,vary,first,memory]
+        [--rounds 8] [--steps 10]
 
 A step is a forward and a backward pass that adds parameter flows, as EM needs them. Times are
 those between CUDA events, over ``--steps`` steps a round, so that waiting for the host counts.
-Exits with 1 if a circuit is wrong, before anything of it is timed.
+Exits with 1 if a circuit is wrong, before anything of it is timed. "peer" is pyjuice on the same
+circuit with the same parameters, in turns with ours.
 """
 
 import argparse
@@ -32,18 +34,26 @@ def tree():
     )
 
 
-def rat():
+def rat(**options):
     dist = circuits.Categorical(CATEGORIES)
-    return circuits.rat_spn(784, 64, dist, depth=5, num_repetitions=4)
+    return circuits.rat_spn(784, 64, dist, depth=5, num_repetitions=4, **options)
+
+
+def grid(**options):
+    dist = circuits.Categorical(CATEGORIES)
+    return circuits.pd((28, 28), 64, dist, split_intervals=4, **options)
 
 
 WORKLOADS: dict[str, Callable[[], circuits.nodes.CircuitNodes]] = {
     "hmm-1024": lambda: circuits.hmm(32, 1024, circuits.Categorical(1278)),
     "hmm-256u": lambda: circuits.hmm(32, 256, circuits.Categorical(1278), homogeneous=False),
     "hclt-256": tree,
-    "pd-28": lambda: circuits.pd((28, 28), 64, circuits.Categorical(CATEGORIES), split_intervals=4),
-    "rat-spn": rat,
+    "pd-28": lambda: grid(max_cuts=4),
+    "rat-spn": lambda: rat(products="hadamard", share_inputs=True),
+    "pd-28-all": grid,
+    "rat-spn-outer": rat,
 }
+BLOCKS = {"hmm-1024": 1024, "hmm-256u": 256, "hclt-256": 256, "pd-28": 32, "rat-spn": 64}
 TOLERANCE = {"ieee": 3e-5, "tf32x3": 3e-5, "tf32": 3e-3, "bf16": 3e-2}
 
 
@@ -159,6 +169,64 @@ def figures(run, options):
     return f"{median:.3f} | {least:.3f} | {host_time(run, options.steps):.3f}"
 
 
+def peer(name, base, options):
+    """Ours and pyjuice's steps in turns, eager and recorded; flows of sums are compared."""
+    from perf.circuits_by_pyjuice import Pyjuice
+
+    start = time.perf_counter()
+    other = Pyjuice(base, BLOCKS[name])
+    torch.cuda.synchronize()
+    compiling = time.perf_counter() - start
+    exact = twin(base)
+    ours = [with_options(base, graphs=g, precision=options.precisions[-1]) for g in (False, True)]
+    for batch in options.batches:
+        x = data(base, batch)
+        exact.zero_flows()
+        values = step(exact, x)
+        for graphs in (False, True):
+            for _ in range(2):
+                other.forget()
+                found = other.step(x, graphs).double()
+            off = float((found - values).abs().max() / values.abs().max())
+            flows = other.flows_off(base, exact.flows)
+            mine, theirs = [], []
+            for _ in range(options.rounds):
+                mine.append(timed(functools.partial(step, ours[graphs], x), 1, options.steps)[0])
+                run = functools.partial(other.step, x, graphs)
+                theirs.append(timed(run, 1, options.steps)[0])
+            kind = "graphs" if graphs else "eager"
+            print(
+                f"| {name} | {kind} | {batch} | {statistics.median(mine):.3f} | "
+                f"{statistics.median(theirs):.3f} | {off:.1e} | {flows:.1e} | {compiling:.1f} |",
+                flush=True,
+            )
+    return True
+
+
+def profile(name, base, options):
+    """Microseconds of a recorded step, by kernel."""
+    circuit = with_options(base, graphs=True, precision=options.precisions[-1])
+    for batch in options.batches:
+        x = data(base, batch)
+        for _ in range(3):
+            step(circuit, x)
+        with torch.profiler.profile() as found:
+            for _ in range(options.steps):
+                step(circuit, x)
+            torch.cuda.synchronize()
+        by_kernel = {
+            event.key: (event.self_device_time_total, event.count)
+            for event in found.key_averages()
+            if event.self_device_time_total > 0
+        }
+        words = ", ".join(
+            f"{key[:40]} {spent / options.steps:.0f} ({count / options.steps:.0f})"
+            for key, (spent, count) in sorted(by_kernel.items(), key=lambda item: -item[1][0])
+        )
+        print(f"| {name} | {batch} | {words} |", flush=True)
+    return True
+
+
 def vary(name, base, options):
     """Batches of 10 to 26, another one at every step."""
     generator = torch.Generator().manual_seed(0)
@@ -217,10 +285,13 @@ def memory(name, base, options):
     return True
 
 
+PARTS = {"time": times, "peer": peer, "profile": profile, "vary": vary, "memory": memory}
+
+
 def main():
     """Parse, verify, time."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--workloads", default=",".join(WORKLOADS))
+    parser.add_argument("--workloads", default=",".join(BLOCKS))
     parser.add_argument("--batches", default="16,128,512")
     parser.add_argument("--precisions", default="ieee,tf32")
     parser.add_argument("--parts", default="time,vary,first,memory")
@@ -235,6 +306,11 @@ def main():
             "| workload | precision | | batch | median, ms | least, ms | host, ms | "
             "error of log-likelihoods | of flows |"
         ),
+        "peer": (
+            "| workload | | batch | ours, ms | pyjuice, ms | its error of log-likelihoods | "
+            "of flows of sums | its compiling, s |"
+        ),
+        "profile": "| workload | batch | us a step (launches) |",
         "vary": "| workload | | ms a step, epoch by epoch | graphs | sizes |",
         "first": "| workload | compile, s | first step, s |",
         "memory": "| workload | MiB at 16, 16, 4096, 16, 16 | after / before |",
@@ -248,7 +324,7 @@ def main():
                 first(name, root, options)
                 continue
             base = circuits.compile(root, device="cuda")
-            right &= {"time": times, "vary": vary, "memory": memory}[part](name, base, options)
+            right &= PARTS[part](name, base, options)
             del base
             torch.cuda.empty_cache()
     sys.exit(not right)

@@ -5,6 +5,7 @@ of one cell are products of inputs. Source: H. Poon and P. Domingos, Sum-product
 deep architecture (arXiv 1202.3732).
 """
 
+import random
 from collections.abc import Sequence
 from itertools import product
 
@@ -21,11 +22,14 @@ def pd(
     dist: Distribution | Sequence[Distribution],
     *,
     split_intervals: int | Sequence[int] = 1,
+    max_cuts: int | None = None,
+    seed: int = 0,
 ) -> SumNodes:
     """The root of a Poon-Domingos circuit over a grid of ``shape``, variables in C order.
 
     ``split_intervals``, one or one for each axis: cuts lie at its multiples only. A smaller
-    interval means more boxes: a grid of a x b cells has about a^2 b^2 / 4.
+    interval means more boxes: a grid of a x b cells has about a^2 b^2 / 4. ``max_cuts``: at most so
+    many of the cuts of a box, drawn by ``seed``; the whole has all of its cuts.
     """
     if not shape:
         raise ValueError("shape must have at least one axis, got none")
@@ -40,10 +44,16 @@ def pd(
     for axis in reversed(range(len(sizes) - 1)):
         strides[axis] = strides[axis + 1] * sizes[axis + 1]
     dists = one_each(dist, strides[0] * sizes[0])
+    if max_cuts is not None:
+        positive("max_cuts", max_cuts)
     nodes: dict[Box, CircuitNodes] = {}
     whole = tuple((0, n) for n in sizes)
+    picked = random.Random(seed)
     for box in _boxes(whole, steps):
-        parts = [multiply(nodes[a], nodes[b]) for a, b in _cuts(box, steps)]
+        cuts = _cuts(box, steps)
+        if max_cuts is not None and len(cuts) > max_cuts and box != whole:
+            cuts = [cuts[i] for i in sorted(picked.sample(range(len(cuts)), max_cuts))]
+        parts = [multiply(nodes[a], nodes[b]) for a, b in cuts]
         if not parts:
             cell = product(*(range(start, stop) for start, stop in box))
             variables = [sum(i * s for i, s in zip(index, strides)) for index in cell]
