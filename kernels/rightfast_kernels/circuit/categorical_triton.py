@@ -15,7 +15,7 @@ reference_categorical.py.
 import triton
 import triton.language as tl
 
-from rightfast_kernels.circuit.layer_triton import at, multiply_bf16
+from rightfast_kernels.circuit.layer_triton import from_row, multiply_bf16, near
 
 RECORD = 4  # integers an input: its first row, its variable, where its table and its counts begin
 
@@ -50,7 +50,7 @@ def categorical_fwd_kernel(
     out = tl.log(tl.load(place, mask=inside & right[None, :], other=float("nan")))
     if MASK:
         out = tl.where(gone[None, :], 0.0, out)
-    tl.store(n + at(row + k, b, batch), out, mask=inside)
+    tl.store(from_row(n, row, batch) + near(k, b, batch), out, mask=inside)
 
 
 @triton.jit(do_not_specialize=["owners"])
@@ -63,7 +63,7 @@ def categorical_flows_kernel(
 
     ``owners`` holds for each where its inputs begin and end: places of records in ``tables``.
     DERIVATIVE: it is written to ``out``, else flows are added. PARTIAL: so many tiles of samples
-    are summed by themselves, since one long sum in float32 loses digits.
+    are summed by themselves, since one long sum in float32 loses digits; 0: all at once.
     """
     users = tables + owners + 2 * tl.program_id(2)
     first, last = tl.load(users), tl.load(users + 1)
@@ -75,29 +75,21 @@ def categorical_flows_kernel(
     unseen = tl.zeros([BK], tl.float32)
     parts = tl.cdiv(batch, BB)
     count = (last - first) * parts
-    for start in range(0, count, PARTIAL):
-        some = tl.zeros([BK, BC], tl.float32)
-        for part in range(start, tl.minimum(start + PARTIAL, count)):
-            own = tables + tl.load(tables + first + part // parts)
-            row, variable = tl.load(own), tl.load(own + 1)
-            b = (part % parts) * BB + tl.arange(0, BB)
-            value, right, gone = categories(x, missing, b, variable, batch, variables, C, MASK)
-            inside = (k < K)[:, None] & (b < batch)[None, :]
-            f = tl.load(flows + at(row + k, b, batch), mask=inside, other=0.0)
-            same = (value[:, None] == c[None, :]) & right[:, None]
-            one = tl.where(same, 1.0, 0.0).to(tl.bfloat16)
-            high = f.to(tl.bfloat16)
-            rest = f - high.to(tl.float32)
-            middle = rest.to(tl.bfloat16)
-            low = (rest - middle.to(tl.float32)).to(tl.bfloat16)
-            if PARTS > 2:
-                some = multiply_bf16(low, one, some)
-            if PARTS > 1:
-                some = multiply_bf16(middle, one, some)
-            some = multiply_bf16(high, one, some)
-            if MASK:
-                unseen += tl.sum(tl.where(gone[None, :], f, 0.0), 1)
-        acc += some
+    if PARTIAL > 0:
+        for start in range(0, count, PARTIAL):
+            some = tl.zeros([BK, BC], tl.float32)
+            for part in range(start, tl.minimum(start + PARTIAL, count)):
+                some, unseen = count_part(
+                    some, unseen, part, parts, x, missing, flows, tables, first, k, c,
+                    batch, variables, K, C, MASK, PARTS, BB,
+                )  # fmt: skip
+            acc += some
+    else:
+        for part in range(count):
+            acc, unseen = count_part(
+                acc, unseen, part, parts, x, missing, flows, tables, first, k, c,
+                batch, variables, K, C, MASK, PARTS, BB,
+            )  # fmt: skip
     wanted = (k < K)[:, None] & (c < C)[None, :]
     place = k[:, None] * C + c[None, :]
     if DERIVATIVE:
@@ -114,3 +106,69 @@ def categorical_flows_kernel(
             wanted = wanted & (acc != 0)  # most categories do not occur in a small batch
         acc += tl.load(out + statistics + place, mask=wanted, other=0.0)
         tl.store(out + statistics + place, acc, mask=wanted)
+
+
+@triton.jit
+def count_part(
+    acc, unseen, part, parts, x, missing, flows, tables, first, k, c,
+    batch, variables, K, C, MASK: tl.constexpr, PARTS: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """What BB samples of one input add to acc [k, c], and to the flow of missing values."""
+    own = tables + tl.load(tables + first + part // parts)
+    row, variable = tl.load(own), tl.load(own + 1)
+    b = (part % parts) * BB + tl.arange(0, BB)
+    value, right, gone = categories(x, missing, b, variable, batch, variables, C, MASK)
+    number = tl.where(right, value, -1).to(tl.int32)
+    one = tl.where(number[:, None] == c[None, :], 1.0, 0.0).to(tl.bfloat16)
+    f = tl.load(
+        from_row(flows, row, batch) + near(k, b, batch), mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0
+    )
+    acc = multiply_parts(f, one, acc, PARTS)
+    if MASK:
+        unseen += tl.sum(tl.where(gone[None, :], f, 0.0), 1)
+    return acc, unseen
+
+
+@triton.jit
+def multiply_parts(f, one, acc, PARTS: tl.constexpr):
+    """acc + f @ one, for a matrix of 0 and 1 and f in PARTS bfloat16 numbers."""
+    high = f.to(tl.bfloat16)
+    rest = f - high.to(tl.float32)
+    middle = rest.to(tl.bfloat16)
+    if PARTS > 2:
+        acc = multiply_bf16((rest - middle.to(tl.float32)).to(tl.bfloat16), one, acc)
+    if PARTS > 1:
+        acc = multiply_bf16(middle, one, acc)
+    return multiply_bf16(high, one, acc)
+
+
+@triton.jit(do_not_specialize=["record"])
+def categorical_few_flows_kernel(
+    out, x, missing, flows, tables, record, batch, variables, K, C,
+    PARTS: tl.constexpr, BK: tl.constexpr, BB: tl.constexpr,
+):  # fmt: skip
+    """BK nodes of one input with a table of its own; grid (tiles of K, inputs).
+
+    For a batch of at most BB samples, whose categories are few of all: flows of samples with one
+    category are added up and go to its place, once; the other places are not touched.
+    """
+    own = tables + record + 4 * tl.program_id(1)
+    row, variable, statistics = tl.load(own), tl.load(own + 1), tl.load(own + 3)
+    k = tl.program_id(0) * BK + tl.arange(0, BK)
+    b = tl.arange(0, BB)
+    value, right, _ = categories(x, missing, b, variable, batch, variables, C, False)
+    number = tl.where(right, value, -1).to(tl.int32)
+    # The same numbers once more, along the other axis: a value is never -2, so none past the end
+    # is like another.
+    across, known, _ = categories(x, missing, tl.arange(0, BB), variable, batch, variables, C, False)
+    other = tl.where(known, across, -2).to(tl.int32)
+    same = other[:, None] == number[None, :]
+    earlier = same & (tl.arange(0, BB)[:, None] < b[None, :])
+    leads = right & (tl.max(earlier.to(tl.int32), 0) == 0)
+    inside = (k < K)[:, None] & (b < batch)[None, :]
+    f = tl.load(from_row(flows, row, batch) + near(k, b, batch), mask=inside, other=0.0)
+    one = tl.where(same, 1.0, 0.0).to(tl.bfloat16)
+    total = multiply_parts(f, one, tl.zeros([BK, BB], tl.float32), PARTS)
+    place = out + statistics + k[:, None] * C + number[None, :]
+    wanted = inside & leads[None, :] & (total != 0)
+    tl.store(place, tl.load(place, mask=wanted, other=0.0) + total, mask=wanted)

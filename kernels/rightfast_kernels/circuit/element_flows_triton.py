@@ -15,11 +15,13 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.circuit.layer_triton import (
+    SMALL,
     any_nan,
-    at,
     elements,
+    from_row,
     give_flow,
     multiply,
+    near,
     powered,
     row_of,
     scaled_elements,
@@ -48,7 +50,7 @@ def element_flows_kernel(
 
     acc = tl.zeros([BC, BB], tl.float32)
     at_theta = weights + tl.arange(0, BN)[:, None] * step + c[None, :]
-    at_quotient = quotients + at(place + tl.arange(0, BN), b, batch)
+    at_quotient = from_row(quotients, place, batch) + near(tl.arange(0, BN), b, batch)
     for start in range(0, N, BN):
         inside = start + tl.arange(0, BN) < N
         t = tl.load(at_theta, mask=inside[:, None] & (c < C)[None, :], other=0.0)
@@ -63,41 +65,65 @@ def element_flows_kernel(
         scaled, tl.load(own + 7), n, tables, blocks, factors, largest, c, b, batch, alpha, C,
         W, FACTORS, POWER, KEPT,
     )  # fmt: skip
-    f = tl.where(acc == 0, 0.0, f)  # E of data that is none is NaN
+    hand_on(
+        f, flows, quotients, sums, kept, tables, own, c, b, batch, inside, first_sum, last_sum, C,
+        W, FACTORS, ROWS,
+    )  # fmt: skip
     if any_nan(f):
-        e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-        exact = entry_by_entry(weights, n, flows, row, e, c, b, batch, alpha, N, C, step, POWER)
-        f = tl.where(f == f, f, exact)
+        tl.debug_barrier()  # what is NaN has been written
+        for i in range(0, BC, SMALL):
+            for j in range(0, BB, SMALL):
+                entry_by_entry(
+                    weights, n, sums, flows, quotients, kept, tables, own, row,
+                    tl.program_id(0) * BC + i + tl.arange(0, SMALL),
+                    tl.program_id(2) * BB + j + tl.arange(0, SMALL),
+                    batch, alpha, N, C, step, first_sum, last_sum, W, FACTORS, POWER, ROWS,
+                )  # fmt: skip
+
+
+@triton.jit
+def hand_on(
+    f, flows, quotients, sums, kept, tables, own, c, b, batch, inside, first_sum, last_sum, C,
+    W: tl.constexpr, FACTORS: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """Flows of elements to the rows of their factors, or to where they are kept."""
     if ROWS:
+        blocks = tl.load(own + 3)
         if FACTORS > 0:
             for j in tl.static_range(FACTORS):
                 below = row_of(tables, blocks, j, c, C, W)
                 wanted = inside & (below > 0)[:, None]
-                give_flow(
-                    flows, quotients, sums, below, f, b, batch, wanted, first_sum, last_sum
-                )  # fmt: skip
+                give_flow(flows, quotients, sums, below, f, b, batch, wanted, first_sum, last_sum)
         else:
-            for j in range(factors):
+            for j in range(tl.load(own + 4)):
                 below = row_of(tables, blocks, j, c, C, W)
                 wanted = inside & (below > 0)[:, None]
-                give_flow(
-                    flows, quotients, sums, below, f, b, batch, wanted, first_sum, last_sum
-                )  # fmt: skip
+                give_flow(flows, quotients, sums, below, f, b, batch, wanted, first_sum, last_sum)
     else:
-        tl.store(kept + at(tl.load(own + 6) + c, b, batch), f, mask=inside)
+        tl.store(from_row(kept, tl.load(own + 6), batch) + near(c, b, batch), f, mask=inside)
 
 
 @triton.jit
-def entry_by_entry(weights, n, flows, row, e, c, b, batch, alpha, N, C, step, POWER: tl.constexpr):
-    """sum_m f (theta exp(e - n))^alpha, in which every term is a part of f."""
+def entry_by_entry(
+    weights, n, sums, flows, quotients, kept, tables, own, row, c, b, batch, alpha, N, C, step,
+    first_sum, last_sum,
+    W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """sum_m f (theta exp(e - n))^alpha, in which every term is a part of f. Few numbers at a time:
+    it must not cost the usual path registers."""
+    e = elements(n, tables, tl.load(own + 3), tl.load(own + 4), c, b, batch, C, W, FACTORS)
     total = tl.zeros([c.shape[0], b.shape[0]], tl.float32)
     for m in range(N):
-        own = (row + m).to(tl.int64) * batch + b
-        f = tl.load(flows + own, mask=b < batch, other=0.0)
-        value = tl.load(n + own, mask=b < batch, other=0.0)
+        at_sum = (row + m).to(tl.int64) * batch + b
+        f = tl.load(flows + at_sum, mask=b < batch, other=0.0)
+        value = tl.load(n + at_sum, mask=b < batch, other=0.0)
         t = tl.load(weights + m * step + c, mask=c < C, other=0.0)
         term = tl.where(t > 0, tl.log(t), float("-inf"))[:, None] + (e - value[None, :])
         if POWER:
             term = term * alpha
         total += tl.where((f == 0)[None, :], 0.0, tl.exp(term) * f[None, :])
-    return total
+    inside = (c < C)[:, None] & (b < batch)[None, :]
+    hand_on(
+        total, flows, quotients, sums, kept, tables, own, c, b, batch, inside, first_sum, last_sum,
+        C, W, FACTORS, ROWS,
+    )  # fmt: skip

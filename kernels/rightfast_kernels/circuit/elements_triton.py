@@ -10,7 +10,7 @@ reference_product.forward and the first half of reference_sum.forward.
 import triton
 import triton.language as tl
 
-from rightfast_kernels.circuit.layer_triton import at, elements, exponential
+from rightfast_kernels.circuit.layer_triton import elements, exponential, from_row, near
 
 
 @triton.jit(do_not_specialize=["record"])
@@ -43,14 +43,14 @@ def elements_fwd_kernel(
             largest = tl.maximum(largest, tl.max(e, 0))
             if KEPT:
                 inside = (c < C)[:, None] & (b < batch)[None, :]
-                tl.store(scaled + at(first + c, b, batch), e, mask=inside)
+                tl.store(from_row(scaled, first, batch) + near(c, b, batch), e, mask=inside)
         tl.store(at_shift, largest, mask=b < batch)
         if KEPT:
             tl.debug_barrier()  # what other threads have written is read below
             for start in range(0, C, BC):
                 c = start + tl.arange(0, BC)
                 inside = (c < C)[:, None] & (b < batch)[None, :]
-                e = tl.load(scaled + at(first + c, b, batch), mask=inside, other=0.0)
+                e = tl.load(from_row(scaled, first, batch) + near(c, b, batch), mask=inside, other=0.0)
                 write(scaled, first, e, largest, c, b, batch, alpha, C, POWER)
 
 
@@ -59,4 +59,4 @@ def write(scaled, first, e, largest, c, b, batch, alpha, C, POWER: tl.constexpr)
     """E."""
     inside = (c < C)[:, None] & (b < batch)[None, :]
     found = exponential(e, largest, alpha, POWER)
-    tl.store(scaled + at(first + c, b, batch), found, mask=inside)
+    tl.store(from_row(scaled, first, batch) + near(c, b, batch), found, mask=inside)

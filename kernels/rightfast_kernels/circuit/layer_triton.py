@@ -25,6 +25,9 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 # Below this a sum of scaled exponentials has lost digits to underflow: tiny / eps of float32.
 LEAST = tl.constexpr(9.8607613e-32)
 
+# Side of the tiles that are computed entry by entry.
+SMALL = tl.constexpr(16)
+
 
 @triton.jit
 def elements(n, tables, blocks, factors, c, b, batch, C, W: tl.constexpr, FACTORS: tl.constexpr):
@@ -45,21 +48,23 @@ def scaled_elements(
     scaled, first, n, tables, blocks, factors, largest, c, b, batch, alpha, C,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, KEPT: tl.constexpr,
 ):  # fmt: skip
-    """E [c, b] as it was KEPT, or once more from the factors and m [b]; 0 past the ends."""
+    """E [c, b] as it was KEPT, or once more from the factors and m [b]; 0 past the ends, and for data
+    that is none, whose e is NaN."""
     inside = (c < C)[:, None] & (b < batch)[None, :]
     if KEPT:
-        return tl.load(scaled + at(first + c, b, batch), mask=inside, other=0.0)
+        own = from_row(scaled, first, batch)
+        return tl.load(own + near(c, b, batch), mask=inside, other=0.0)
     e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
     return tl.where(inside, exponential(e, largest, alpha, POWER), 0.0)
 
 
 @triton.jit
 def exponential(e, largest, alpha, POWER: tl.constexpr):
-    """exp(alpha (e - m)), 0 where e and m are -inf."""
+    """exp(alpha (e - m)), 0 where e and m are -inf, and where they are NaN."""
     gap = e - tl.where(largest == float("-inf"), 0.0, largest)[None, :]
     if POWER:
         gap = gap * alpha
-    return tl.exp(gap)
+    return tl.where(gap == gap, tl.exp(gap), 0.0)
 
 
 @triton.jit
@@ -100,6 +105,18 @@ def give_flow(flows, quotients, sums, row, f, b, batch, inside, first_sum, last_
 def at(rows, b, batch):
     """Offsets of [rows, b]."""
     return (rows.to(tl.int64) * batch)[:, None] + b[None, :]
+
+
+@triton.jit
+def from_row(buffer, row, batch):
+    """Where one row begins, for offsets `near` it."""
+    return buffer + tl.cast(row, tl.int64) * batch
+
+
+@triton.jit
+def near(rows, b, batch):
+    """Offsets of [rows, b] within one group, which 32 bits hold."""
+    return (rows * batch)[:, None] + b[None, :]
 
 
 @triton.jit

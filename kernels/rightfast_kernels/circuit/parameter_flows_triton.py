@@ -13,10 +13,12 @@ import triton
 import triton.language as tl
 
 from rightfast_kernels.circuit.layer_triton import (
+    SMALL,
     any_nan,
-    at,
     elements,
+    from_row,
     multiply,
+    near,
     powered,
     scaled_elements,
 )
@@ -27,14 +29,15 @@ def parameter_flows_kernel(
     theta, out, n, scaled, shift, flows, quotients, tables, owners, batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, ALIGN: tl.constexpr, POWER: tl.constexpr,
     PRECISION: tl.constexpr, KEPT: tl.constexpr, DERIVATIVE: tl.constexpr,
-    PARTIAL: tl.constexpr,
+    PARTIAL: tl.constexpr, FLAT: tl.constexpr,
     BN: tl.constexpr, BC: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """A tile [BN, BC] of one owner's parameters; grid (tiles of C, tiles of N, owners).
 
     ``owners`` holds for each where its users begin and end: places of records in ``tables``.
     DERIVATIVE: it is written to ``out``, else flows are added. PARTIAL: so many tiles of samples
-    are summed by themselves, since one long sum in float32 loses digits; 0: all at once.
+    are summed by themselves, since one long sum in float32 loses digits; 0: all at once. FLAT: BB
+    holds the whole batch.
     """
     users = tables + owners + 2 * tl.program_id(2)
     first, last = tl.load(users), tl.load(users + 1)
@@ -52,16 +55,23 @@ def parameter_flows_kernel(
             some = tl.zeros([BN, BC], tl.float32)
             for part in range(start, tl.minimum(start + PARTIAL, count)):
                 some = add_part(
-                    some, part, parts, n, scaled, shift, quotients, tables, first, m, c,
-                    batch, alpha, N, C, W, FACTORS, POWER, PRECISION, KEPT, BB,
+                    some, first + part // parts, part % parts * BB, n, scaled, shift, quotients,
+                    tables, m, c, batch, alpha, N, C, W, FACTORS, POWER, PRECISION, KEPT, BB,
                 )  # fmt: skip
             acc += some
-    else:
-        for part in range(count):
+    elif FLAT:
+        for user in range(first, last):
             acc = add_part(
-                acc, part, parts, n, scaled, shift, quotients, tables, first, m, c,
-                batch, alpha, N, C, W, FACTORS, POWER, PRECISION, KEPT, BB,
+                acc, user, 0, n, scaled, shift, quotients,
+                tables, m, c, batch, alpha, N, C, W, FACTORS, POWER, PRECISION, KEPT, BB,
             )  # fmt: skip
+    else:  # a loop in which the tables are not read, so that its loads go ahead
+        for user in range(first, last):
+            for sample in range(0, batch, BB):
+                acc = add_part(
+                    acc, user, sample, n, scaled, shift, quotients,
+                    tables, m, c, batch, alpha, N, C, W, FACTORS, POWER, PRECISION, KEPT, BB,
+                )  # fmt: skip
 
     place = where + m[:, None] * step + c[None, :]
     t = tl.load(theta + place, mask=inside, other=0.0)
@@ -72,31 +82,35 @@ def parameter_flows_kernel(
             found = tl.where(t > 0, acc * power / t, 0.0)
     else:
         found = tl.where(t > 0, acc * power, 0.0)
-    if any_nan(acc):
-        exact = entry_by_entry(
-            t, n, flows, tables, first, last, m, c, batch, alpha,
-            N, C, W, FACTORS, POWER, DERIVATIVE,
-        )  # fmt: skip
-        found = tl.where(acc == acc, found, exact)
     if DERIVATIVE:
         found = tl.minimum(found, 3.4028234e38)
+    if any_nan(acc):
+        for i in range(0, BN, SMALL):
+            for j in range(0, BC, SMALL):
+                entry_by_entry(
+                    theta, out, n, flows, tables, first, last, where,
+                    tl.program_id(1) * BN + i + tl.arange(0, SMALL),
+                    tl.program_id(0) * BC + j + tl.arange(0, SMALL),
+                    batch, alpha, N, C, step, W, FACTORS, POWER, DERIVATIVE,
+            )  # fmt: skip
     else:
-        found += tl.load(out + place, mask=inside, other=0.0)
-    tl.store(out + place, found, mask=inside)
+        if not DERIVATIVE:
+            found += tl.load(out + place, mask=inside, other=0.0)
+        tl.store(out + place, found, mask=inside)
 
 
 @triton.jit
 def add_part(
-    acc, part, parts, n, scaled, shift, quotients, tables, first, m, c, batch, alpha, N, C,
+    acc, user, sample, n, scaled, shift, quotients, tables, m, c, batch, alpha, N, C,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, PRECISION: tl.constexpr,
     KEPT: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
-    """acc and what BB samples of one user add to it."""
-    own = tables + tl.load(tables + first + part // parts)
-    b = (part % parts) * BB + tl.arange(0, BB)
+    """acc and what BB samples from this one on of one user add to it."""
+    own = tables + tl.load(tables + user)
+    b = sample + tl.arange(0, BB)
     known = b < batch
     q = tl.load(
-        quotients + at(tl.load(own + 1) + m, b, batch),
+        from_row(quotients, tl.load(own + 1), batch) + near(m, b, batch),
         mask=(m < N)[:, None] & known[None, :],
         other=0.0,
     )
@@ -105,16 +119,19 @@ def add_part(
         scaled, tl.load(own + 7), n, tables, tl.load(own + 3), tl.load(own + 4), largest,
         c, b, batch, alpha, C, W, FACTORS, POWER, KEPT,
     )  # fmt: skip
-    e = tl.where(e == e, e, 0.0)  # of data that is none, which has no flow
     return multiply(q, tl.trans(e), acc, PRECISION)
 
 
 @triton.jit
 def entry_by_entry(
-    t, n, flows, tables, first, last, m, c, batch, alpha, N, C,
+    theta, out, n, flows, tables, first, last, where, m, c, batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, DERIVATIVE: tl.constexpr,
 ):  # fmt: skip
-    """sum_b f (theta exp(e - n))^alpha, over theta for a derivative."""
+    """sum_b f (theta exp(e - n))^alpha, over theta for a derivative. Few numbers at a time: it must
+    not cost the usual path registers."""
+    inside = (m < N)[:, None] & (c < C)[None, :]
+    place = where + m[:, None] * step + c[None, :]
+    t = tl.load(theta + place, mask=inside, other=0.0)
     total = tl.zeros([m.shape[0], c.shape[0]], tl.float32)
     log_theta = tl.where(t > 0, tl.log(t), float("-inf"))
     for part in range((last - first) * batch):
@@ -138,4 +155,8 @@ def entry_by_entry(
                 term = term * alpha
             term = tl.exp(term)
         total += tl.where((f == 0)[:, None], 0.0, term * f[:, None])
-    return total
+    if DERIVATIVE:
+        total = tl.minimum(total, 3.4028234e38)
+    else:
+        total += tl.load(out + place, mask=inside, other=0.0)
+    tl.store(out + place, total, mask=inside)

@@ -14,9 +14,11 @@ import triton.language as tl
 
 from rightfast_kernels.circuit.layer_triton import (
     LEAST,
-    at,
+    SMALL,
     elements,
+    from_row,
     multiply,
+    near,
     powered,
     scaled_elements,
 )
@@ -59,39 +61,47 @@ def sum_fwd_kernel(
     if POWER:
         value = value / alpha
     value += tl.where(largest == float("-inf"), 0.0, largest)[None, :]
-    tl.store(n + at(row + m, b, batch), value, mask=inside)
-    tl.store(sums + at(place + m, b, batch), acc, mask=inside)
-    tiny = (acc < LEAST) & inside
+    tl.store(from_row(n, row, batch) + near(m, b, batch), value, mask=inside)
+    tl.store(from_row(sums, place, batch) + near(m, b, batch), acc, mask=inside)
+    tiny = (acc < LEAST) & inside & (largest == largest)[None, :]  # NaN: data that is none
     if tl.max(tl.max(tiny.to(tl.int32), 1), 0) > 0:
-        exact = entry_by_entry(
-            weights, n, tables, blocks, factors, m, b, batch, alpha, N, C, step,
-            W, FACTORS, POWER,
-        )  # fmt: skip
-        # Read again, so that no register keeps it meanwhile.
-        s = tl.load(sums + at(place + m, b, batch), mask=inside, other=1.0)
-        tl.store(n + at(row + m, b, batch), exact, mask=inside & (s < LEAST))
+        tl.debug_barrier()  # S is read below by other threads than wrote it
+        for i in range(0, BN, SMALL):
+            for j in range(0, BB, SMALL):
+                entry_by_entry(
+                    weights, n, sums, from_row(shift, group, batch), tables, row, place, blocks, factors,
+                    tl.program_id(0) * BN + i + tl.arange(0, SMALL),
+                    tl.program_id(2) * BB + j + tl.arange(0, SMALL),
+                    batch, alpha, N, C, step, W, FACTORS, POWER,
+                )  # fmt: skip
 
 
 @triton.jit
 def entry_by_entry(
-    weights, n, tables, blocks, factors, m, b, batch, alpha, N, C, step,
+    weights, n, sums, shift, tables, row, place, blocks, factors, m, b, batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr,
 ):  # fmt: skip
-    """The same n by a running log-sum-exp of log theta + e; nothing underflows before the end."""
+    """The same n by a running log-sum-exp of log theta + e; nothing underflows before the end. Only
+    where S is tiny. Few numbers at a time: it must not cost the usual path registers."""
+    inside = (m < N)[:, None] & (b < batch)[None, :]
+    shifted = tl.load(shift + b, mask=b < batch, other=float("nan"))
+    inside = inside & (shifted == shifted)[None, :]
+    s = tl.load(from_row(sums, place, batch) + near(m, b, batch), mask=inside, other=1.0)
     top = tl.full([m.shape[0], b.shape[0]], float("-inf"), tl.float32)
     total = tl.zeros([m.shape[0], b.shape[0]], tl.float32)
-    for child in range(C):
-        c = child + tl.arange(0, 1)
-        e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-        t = tl.load(weights + m[:, None] * step + c[None, :], mask=(m < N)[:, None], other=0.0)
-        term = tl.where(t > 0, tl.log(t), float("-inf")) + e
-        if POWER:
-            term = term * alpha
-        larger = tl.maximum(top, term)
-        base = tl.where(larger == float("-inf"), 0.0, larger)
-        total = total * tl.exp(top - base) + tl.exp(term - base)
-        top = larger
+    if tl.max(tl.max((s < LEAST).to(tl.int32), 1), 0) > 0:
+        for child in range(C):
+            c = child + tl.arange(0, 1)
+            e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
+            t = tl.load(weights + m[:, None] * step + c[None, :], mask=(m < N)[:, None], other=0.0)
+            term = tl.where(t > 0, tl.log(t), float("-inf")) + e
+            if POWER:
+                term = term * alpha
+            larger = tl.maximum(top, term)
+            base = tl.where(larger == float("-inf"), 0.0, larger)
+            total = total * tl.exp(top - base) + tl.exp(term - base)
+            top = larger
     value = tl.where(total > 0, tl.log(total) + top, float("-inf"))
     if POWER:
         value = value / alpha
-    return value
+    tl.store(from_row(n, row, batch) + near(m, b, batch), value, mask=inside & (s < LEAST))

@@ -16,7 +16,7 @@ from rightfast.circuits.plan import Plan
 if TYPE_CHECKING:
     from rightfast.circuits.gpu.passes import Engine
 
-Precision = Literal["ieee", "tf32x3", "tf32", "bf16"]
+Precision = Literal["ieee", "tf32x3", "bf16x3", "tf32", "bf16"]
 
 
 @lru_cache(maxsize=1)

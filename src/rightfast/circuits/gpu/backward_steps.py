@@ -1,6 +1,9 @@
 """The launches of a backward pass and of an M-step; see steps.py."""
 
-from rightfast_kernels.circuit.categorical_triton import categorical_flows_kernel
+from rightfast_kernels.circuit.categorical_triton import (
+    categorical_few_flows_kernel,
+    categorical_flows_kernel,
+)
 from rightfast_kernels.circuit.element_flows_triton import element_flows_kernel
 from rightfast_kernels.circuit.em_triton import em_kernel
 from rightfast_kernels.circuit.parameter_flows_triton import parameter_flows_kernel
@@ -24,9 +27,10 @@ from rightfast.circuits.gpu.tables import Rows, Tables
 from rightfast.circuits.plan import Plan
 from rightfast.runtime import cdiv
 
+FEW = 32  # samples whose categories are few of all
 PARTIAL = 16  # tiles of samples in one sum of float32
 # Bfloat16 numbers that a flow is split into where it is counted: as exact as what it came from.
-PARTS = {"ieee": 3, "tf32x3": 3, "tf32": 2, "bf16": 1}
+PARTS = {"ieee": 3, "tf32x3": 3, "bf16x3": 2, "tf32": 2, "bf16": 1}
 
 
 def element_flows(plan: Plan, tables: Tables, memory: Memory, settings: Settings) -> list[Step]:
@@ -95,6 +99,7 @@ def parameter_flows(
         )
         meta = {**meta_of(layout, settings, tile), "DERIVATIVE": derivative}
         meta["PARTIAL"] = PARTIAL if settings.precision in ("ieee", "tf32x3") else 0
+        meta["FLAT"] = memory.batch <= tile.batch
         launch = made(parameter_flows_kernel, **meta)
         grid = (cdiv(layout.children, tile.children), cdiv(layout.nodes, tile.nodes), owners.count)
         rest = (memory.n, memory.scaled, memory.shift, memory.flows, memory.quotients)
@@ -107,14 +112,27 @@ def input_flows(
 ) -> list[Step]:
     """Called with (theta, out, x, missing)."""
     steps: list[Step] = []
+    parts = PARTS[settings.precision]
     for family in tables.inputs:
-        tile = tiles.input_flows(family.nodes, family.categories, memory.batch)
+        sizes = sizes_of(plan, family, memory)
+        few = memory.batch <= FEW and family.count == family.groups
+        if few and not (derivative or settings.masked):
+            k = tiles.power(family.nodes, 64)
+            launch = made(
+                categorical_few_flows_kernel, PARTS=parts, BK=k, BB=tiles.power(memory.batch, FEW)
+            )
+            grid = (cdiv(family.nodes, k), family.groups)
+            rest = (memory.flows, memory.tables, family.record, *sizes)
+            steps.append((after_theta(launch), grid, rest))
+            continue
+        tile = tiles.input_flows(family.nodes, family.categories, family.count, memory.batch)
+        samples = cdiv(memory.batch, tile.batch) * family.groups // family.count
         launch = made(
             categorical_flows_kernel,
             MASK=settings.masked,
             DERIVATIVE=derivative,
-            PARTS=PARTS[settings.precision],
-            PARTIAL=PARTIAL,
+            PARTS=parts,
+            PARTIAL=PARTIAL if samples > PARTIAL else 0,
             BK=tile.nodes,
             BC=tile.children,
             BB=tile.batch,
@@ -123,7 +141,7 @@ def input_flows(
         )
         columns = cdiv(family.categories, tile.children)
         grid = (columns, cdiv(family.nodes, tile.nodes), family.count)
-        rest = (memory.flows, memory.tables, family.owners, *sizes_of(plan, family, memory))
+        rest = (memory.flows, memory.tables, family.owners, *sizes)
         steps.append((launch, grid, rest))
     return steps
 

@@ -29,9 +29,12 @@ def inputs(nodes: int, batch: int) -> Tile:
 
 
 @lru_cache(maxsize=4096)
-def input_flows(nodes: int, categories: int, batch: int) -> Tile:
+def input_flows(nodes: int, categories: int, owners: int, batch: int) -> Tile:
     """Nodes and categories of a tile; each program goes over the batch."""
-    return Tile(power(nodes, 64), power(categories, 64), power(batch, 32))
+    k, c = power(nodes, 128), power(categories, 256)
+    while k * c > 4096 and -(-nodes // k) * -(-categories // c) * owners < SMS:
+        k, c = (k, c // 2) if c >= k else (k // 2, c)
+    return Tile(k, c, power(batch, 64), 8 if k * c > 8192 else 4)
 
 
 @lru_cache(maxsize=4096)
