@@ -1,6 +1,7 @@
 """`compile` and `Circuit`: a plan, its parameters, and the passes over them."""
 
 from dataclasses import replace
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import torch
@@ -101,7 +102,7 @@ class Circuit(nn.Module):
 
         Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
         """
-        options = Pass(algorithm, alpha, temperature)
+        options = _options(algorithm, alpha, temperature)
         found = self.read(x, missing_mask, options)
         return self.evaluate(found, options, self.parameters_flat)
 
@@ -169,12 +170,13 @@ class Circuit(nn.Module):
         if self.state is None:
             raise RuntimeError("backward needs a forward pass: call the circuit with data first")
         state = self.state
-        if (state.n.device, state.n.dtype) != (self.device, self.dtype):
+        before, now = state.parameters, self.parameters_flat
+        if (before.device, before.dtype) != (now.device, now.dtype):
             raise RuntimeError(
-                f"the forward pass was in {state.n.dtype} on {state.n.device}, the circuit is now "
+                f"the forward pass was in {before.dtype} on {before.device}, the circuit is now "
                 f"in {self.dtype} on {self.device}: run the forward pass again"
             )
-        options = replace(state.options, log_space=log_space)
+        options = replace(state.options, log_space=True) if log_space else state.options
         root_flow = self._weights(weights, state.batch)
         return backward.run(state, root_flow, options, statistics=self.flows)
 
@@ -253,3 +255,7 @@ def initial_parameters(plan: Plan, seed: int) -> Tensor:
             values = owner.initial(generator)
         flat[place.offset : place.offset + size] = values.reshape(-1)
     return flat
+
+
+# One object a choice: making and checking it takes longer than to find it.
+_options = lru_cache(maxsize=64)(Pass)

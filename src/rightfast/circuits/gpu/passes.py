@@ -162,10 +162,20 @@ class Workspace:
         kept = cut("kept", max(1, self.tables.kept)) if keep else None
         return Memory(batch, n, sums, scaled, shift, self.ints, flows, quotients, kept)
 
+    def rows(self, batch: int, name: str) -> Tensor:
+        """The plan's rows of "n" or "flows", as they are."""
+
+        def make() -> Tensor:
+            found: Tensor = getattr(self.memory(batch, name == "flows"), name)
+            return found[: self.plan.num_rows]
+
+        view: Tensor = self._once((name, batch), make)
+        return view
+
     def _once(self, key: Any, make: Callable[[], Any]) -> Any:
         found = self._known.get(key)
         if found is None:
-            if len(self._known) >= 2 * SIZES:
+            if len(self._known) >= 4 * SIZES:
                 self._known.clear()
             found = self._known[key] = make()
         return found
@@ -249,7 +259,7 @@ class State:
     @property
     def n(self) -> Tensor:
         """Log-values of all rows, [rows, batch]; of the constant rows nothing."""
-        return self.workspace.memory(self.batch, False).n[: self.plan.num_rows]
+        return self.workspace.rows(self.batch, "n")
 
     def log_likelihood(self) -> Tensor:
         """The root's values: [batch]."""
@@ -282,9 +292,8 @@ class State:
         )
         if statistics is not None:
             _written(statistics)
-        flows = self.workspace.memory(self.batch, True).flows
-        assert flows is not None
-        return Flows(flows[: self.plan.num_rows], found, self, self.backward_passes)
+        rows = self.workspace.rows(self.batch, "flows")
+        return Flows(rows, found, self, self.backward_passes)
 
     def __del__(self) -> None:
         self.engine.give_back(self.workspace)

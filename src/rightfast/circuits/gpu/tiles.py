@@ -3,6 +3,7 @@
 from functools import lru_cache
 from typing import NamedTuple
 
+FAST = ("bf16x3", "tf32", "bf16")  # what matrix units do: arithmetic costs less than memory
 SMS = 132  # programs that an H200 runs at once; fewer leave it idle
 
 
@@ -31,10 +32,10 @@ def inputs(nodes: int, batch: int) -> Tile:
 @lru_cache(maxsize=4096)
 def input_flows(nodes: int, categories: int, owners: int, batch: int) -> Tile:
     """Nodes and categories of a tile; each program goes over the batch."""
-    k, c = power(nodes, 128), power(categories, 256)
+    k, c = power(nodes, 128), power(categories, 64 if nodes > 64 else 128)
     while k * c > 4096 and -(-nodes // k) * -(-categories // c) * owners < SMS:
         k, c = (k, c // 2) if c >= k else (k // 2, c)
-    return Tile(k, c, power(batch, 64), 8 if k * c > 8192 else 4)
+    return Tile(k, c, power(batch, 64))
 
 
 @lru_cache(maxsize=4096)
@@ -63,17 +64,17 @@ def elements(nodes: int, children: int, groups: int, batch: int, precision: str)
 @lru_cache(maxsize=4096)
 def parameters(nodes: int, children: int, owners: int, batch: int, precision: str) -> Tile:
     """Of parameter flows: each program goes over the batch."""
-    most = 128 if precision in ("tf32", "bf16") and batch > 64 else 64
-    n, c = power(nodes, most), power(children, most)
+    fast = precision in FAST
+    n, c = power(nodes, 64), power(children, 128 if fast and batch > 16 else 64)
     while n * c > 1024 and -(-nodes // n) * -(-children // c) * owners < SMS:
         n, c = (n, c // 2) if c >= n else (n // 2, c)
-    return Tile(n, c, power(batch, 32), 8 if n * c >= 4096 else 4)
+    return Tile(n, c, power(batch, 32), 4 if fast or n * c < 4096 else 8)
 
 
 def _spread(outer: int, groups: int, batch: int, inner: int, precision: str) -> Tile:
     """The largest tiles of which there are enough."""
-    fast = precision in ("tf32", "bf16")
-    rows, columns = power(outer, 128 if fast else 64), power(batch, 128 if fast else 64)
+    fast = precision in FAST
+    rows, columns = power(outer, 64), power(batch, 128 if fast else 64)
     while rows * columns > 256 and -(-outer // rows) * -(-batch // columns) * groups < SMS:
         if rows >= columns and rows > 16:
             rows //= 2
@@ -83,4 +84,6 @@ def _spread(outer: int, groups: int, batch: int, inner: int, precision: str) -> 
             break
     size = rows * columns
     depth = power(inner, 128 if size <= 512 else 64 if size <= 2048 and fast else 32)
-    return Tile(rows, depth, columns, 8 if size >= (8192 if fast else 4096) else 4)
+    if fast:
+        return Tile(rows, depth, columns, 4 if columns > 16 else 2)
+    return Tile(rows, depth, columns, 8 if size >= 4096 else 4)
