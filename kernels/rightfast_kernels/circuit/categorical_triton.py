@@ -73,23 +73,24 @@ def categorical_flows_kernel(
     c = tl.program_id(0) * BC + tl.arange(0, BC)
     acc = tl.zeros([BK, BC], tl.float32)
     unseen = tl.zeros([BK], tl.float32)
-    parts = tl.cdiv(batch, BB)
-    count = (last - first) * parts
-    if PARTIAL > 0:
-        for start in range(0, count, PARTIAL):
-            some = tl.zeros([BK, BC], tl.float32)
-            for part in range(start, tl.minimum(start + PARTIAL, count)):
-                some, unseen = count_part(
-                    some, unseen, part, parts, x, missing, flows, tables, first, k, c,
+    for user in range(first, last):  # the inner loop reads no tables, so that its loads go ahead
+        own = tables + tl.load(tables + user)
+        below, variable = from_row(flows, tl.load(own), batch), tl.load(own + 1)
+        if PARTIAL > 0:
+            for start in range(0, batch, PARTIAL * BB):
+                some = tl.zeros([BK, BC], tl.float32)
+                for sample in range(start, tl.minimum(start + PARTIAL * BB, batch), BB):
+                    some, unseen = count_part(
+                        some, unseen, sample, x, missing, below, variable, k, c,
+                        batch, variables, K, C, MASK, PARTS, BB,
+                    )  # fmt: skip
+                acc += some
+        else:
+            for sample in range(0, batch, BB):
+                acc, unseen = count_part(
+                    acc, unseen, sample, x, missing, below, variable, k, c,
                     batch, variables, K, C, MASK, PARTS, BB,
                 )  # fmt: skip
-            acc += some
-    else:
-        for part in range(count):
-            acc, unseen = count_part(
-                acc, unseen, part, parts, x, missing, flows, tables, first, k, c,
-                batch, variables, K, C, MASK, PARTS, BB,
-            )  # fmt: skip
     wanted = (k < K)[:, None] & (c < C)[None, :]
     place = k[:, None] * C + c[None, :]
     if DERIVATIVE:
@@ -110,19 +111,16 @@ def categorical_flows_kernel(
 
 @triton.jit
 def count_part(
-    acc, unseen, part, parts, x, missing, flows, tables, first, k, c,
+    acc, unseen, sample, x, missing, flows, variable, k, c,
     batch, variables, K, C, MASK: tl.constexpr, PARTS: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """What BB samples of one input add to acc [k, c], and to the flow of missing values."""
-    own = tables + tl.load(tables + first + part // parts)
-    row, variable = tl.load(own), tl.load(own + 1)
-    b = (part % parts) * BB + tl.arange(0, BB)
+    b = sample + tl.arange(0, BB)
     value, right, gone = categories(x, missing, b, variable, batch, variables, C, MASK)
     number = tl.where(right, value, -1).to(tl.int32)
     one = tl.where(number[:, None] == c[None, :], 1.0, 0.0).to(tl.bfloat16)
-    f = tl.load(
-        from_row(flows, row, batch) + near(k, b, batch), mask=(k < K)[:, None] & (b < batch)[None, :], other=0.0
-    )
+    inside = (k < K)[:, None] & (b < batch)[None, :]
+    f = tl.load(flows + near(k, b, batch), mask=inside, other=0.0)
     acc = multiply_parts(f, one, acc, PARTS)
     if MASK:
         unseen += tl.sum(tl.where(gone[None, :], f, 0.0), 1)
@@ -160,7 +158,9 @@ def categorical_few_flows_kernel(
     number = tl.where(right, value, -1).to(tl.int32)
     # The same numbers once more, along the other axis: a value is never -2, so none past the end
     # is like another.
-    across, known, _ = categories(x, missing, tl.arange(0, BB), variable, batch, variables, C, False)
+    across, known, _ = categories(
+        x, missing, tl.arange(0, BB), variable, batch, variables, C, False
+    )
     other = tl.where(known, across, -2).to(tl.int32)
     same = other[:, None] == number[None, :]
     earlier = same & (tl.arange(0, BB)[:, None] < b[None, :])

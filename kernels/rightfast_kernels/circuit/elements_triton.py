@@ -21,7 +21,7 @@ def elements_fwd_kernel(
 ):  # fmt: skip
     """All elements of one group for BB samples; grid (groups, tiles of the batch).
 
-    WHOLE: BC holds all of them; else e is written first, and read again once m is known.
+    WHOLE: BC holds all of them; else factors are read once more when m is known.
     """
     own = tables + record + 8 * tl.program_id(0)
     group, blocks, factors = tl.load(own + 2), tl.load(own + 3), tl.load(own + 4)
@@ -41,16 +41,11 @@ def elements_fwd_kernel(
             c = start + tl.arange(0, BC)
             e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
             largest = tl.maximum(largest, tl.max(e, 0))
-            if KEPT:
-                inside = (c < C)[:, None] & (b < batch)[None, :]
-                tl.store(from_row(scaled, first, batch) + near(c, b, batch), e, mask=inside)
         tl.store(at_shift, largest, mask=b < batch)
         if KEPT:
-            tl.debug_barrier()  # what other threads have written is read below
             for start in range(0, C, BC):
                 c = start + tl.arange(0, BC)
-                inside = (c < C)[:, None] & (b < batch)[None, :]
-                e = tl.load(from_row(scaled, first, batch) + near(c, b, batch), mask=inside, other=0.0)
+                e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
                 write(scaled, first, e, largest, c, b, batch, alpha, C, POWER)
 
 

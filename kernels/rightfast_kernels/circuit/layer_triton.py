@@ -53,9 +53,11 @@ def scaled_elements(
     inside = (c < C)[:, None] & (b < batch)[None, :]
     if KEPT:
         own = from_row(scaled, first, batch)
-        return tl.load(own + near(c, b, batch), mask=inside, other=0.0)
-    e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-    return tl.where(inside, exponential(e, largest, alpha, POWER), 0.0)
+        found = tl.load(own + near(c, b, batch), mask=inside, other=0.0)
+    else:
+        e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
+        found = tl.where(inside, exponential(e, largest, alpha, POWER), 0.0)
+    return found
 
 
 @triton.jit

@@ -131,6 +131,8 @@ class Workspace:
         self.plan, self.tables, self.ints = engine.plan, engine.tables, engine.ints
         self.buffers = Buffers(zeroed=False)
         self.buffers.attach(self)
+        # What only goes into products of matrices is kept as these take it.
+        self.factor = torch.bfloat16 if engine.precision == "bf16" else torch.float32
         self._known: dict[Any, Any] = {}
         record, backend = engine.record, engine.backend
         self.forward, self.backward = (
@@ -150,15 +152,15 @@ class Workspace:
         """The buffers, cut to a batch size; ``keep``: for a backward pass too."""
         device = self.ints.device
 
-        def cut(name: str, rows: int) -> Tensor:
-            return self.buffers.get(name, (rows, batch), torch.float32, device)
+        def cut(name: str, rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
+            return self.buffers.get(name, (rows, batch), dtype, device)
 
         n = cut("n", self.tables.rows)
         sums = cut("sums", self.tables.sums)
         shift = cut("shift", self.tables.groups)
-        scaled = cut("scaled", max(1, self.tables.elements))
+        scaled = cut("scaled", max(1, self.tables.elements), self.factor)
         flows = cut("flows", self.tables.rows) if keep else None
-        quotients = cut("quotients", len(sums)) if keep else None
+        quotients = cut("quotients", len(sums), self.factor) if keep else None
         kept = cut("kept", max(1, self.tables.kept)) if keep else None
         return Memory(batch, n, sums, scaled, shift, self.ints, flows, quotients, kept)
 
