@@ -118,7 +118,7 @@ def hold_lock(cache, index, ready, leave):
     with cache._table.writing(index):
         ready.set()
         leave.wait(60)
-        cache._slots.store(0, [memoryview(bytes(numbers()[3].nbytes))])
+        cache._table.slots.store(0, [memoryview(bytes(numbers()[3].nbytes))])
 
 
 def test_what_another_process_writes_is_read_from_the_dataset(dataset):
@@ -306,11 +306,11 @@ for one in (True, False):
     if not child:
         torch.set_num_threads(1)
         for name in ("copy", "gather"):
-            def late(*arguments, copies=getattr(cache._slots, name)):
+            def late(*arguments, copies=getattr(cache._table.slots, name)):
                 os.write(tell, b"!")
                 time.sleep(1)
                 copies(*arguments)
-            setattr(cache._slots, name, late)
+            setattr(cache._table.slots, name, late)
         read = cache[4] if one else cache.__getitems__([4, 5, 6, 7]).stacked
         os._exit(0 if torch.equal(read, samples[4] if one else samples[4:]) else 1)
     assert os.read(told, 1) == b"!"
@@ -337,7 +337,7 @@ def test_clear_while_one_reads_and_the_file_system_is_full(tmp_path):
 
 
 def leave_half_way(cache):
-    cache._slots.gather = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+    cache._table.slots.gather = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
     cache.__getitems__([3])
 
 
