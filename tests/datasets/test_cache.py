@@ -321,10 +321,10 @@ def test_memory_is_committed_as_it_fills_and_given_back_by_close(monkeypatch):
     monkeypatch.setattr(Segment, "commit", noting)
     samples = numbers(count=16, shape=(1 << 18,))  # 1 MiB each
     cache = SharedCache(Counted(samples), fraction=1.0)
-    shared = cache._table.segment
+    fd = cache._table.segment.fd
 
     def committed():
-        return os_blocks(shared.fd)
+        return os.fstat(fd).st_blocks * 512
 
     assert committed() < 1 << 20
     assert sum(commits) < 1 << 20  # the table
@@ -339,15 +339,10 @@ def test_memory_is_committed_as_it_fills_and_given_back_by_close(monkeypatch):
         assert cache.info().filled == 0
     assert same(cache.__getitems__(range(16)).stacked, samples)
     assert 16 << 20 <= committed() < 17 << 20
-    inode = os.fstat(shared.fd).st_ino
-    del shared
+    inode = os.fstat(fd).st_ino
     assert inode in inodes_here()
     cache.close()
     assert inode not in inodes_here()  # without a name, a descriptor or a mapping: it is free
-
-
-def os_blocks(fd):
-    return os.fstat(fd).st_blocks * 512
 
 
 def inodes_here():
