@@ -19,6 +19,7 @@ import torch
 
 from rightfast import datasets
 from rightfast.datasets import SharedCache
+from rightfast.datasets.locks import ALL
 from rightfast.datasets.segment import Segment
 from rightfast.datasets.table import _COUNTING, BASE
 
@@ -474,6 +475,19 @@ def test_a_clear_while_a_sample_is_written(dataset, then):
     assert cache._table.missing(chosen) == [7]
 
 
+def test_a_sample_that_is_there_again_when_its_first_writer_ends(dataset):
+    """It stays there."""
+    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+    with cache._table.writing(7) as slot:
+        cache.clear()
+        cache.__getitems__([22, 7])
+        assert cache._table.missing([22, 7]) == [22]
+        cache._table.slots.store(slot, [memoryview(samples[7].numpy().tobytes())])
+    assert cache._table.missing([22, 7]) == [22]
+    assert same(cache.__getitems__([22, 7]).stacked, samples[[22, 7]])
+    assert cache.info().filled == 2
+
+
 def test_no_reader_meets_a_ticket_twice(dataset):
     """Not of any number of clears, nor of a cache without a slot."""
     for room in (0, 1, 3):
@@ -575,10 +589,20 @@ def test_a_signal_handler_at_each_line(handler):
             assert same(cache.__getitems__([3, 4]).stacked, samples[3:5])
             assert same(cache[3], samples[3])
 
+    locks = cache._table.segment.locks
+
+    def interrupt():
+        inside = locks._depth
+        handler(cache)
+        if inside:
+            child = os.fork()
+            if not child:
+                os._exit(locks._lock(ALL))
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # it is still locked
+
     use()
     place = 0
-    while interrupted_at(place, use, lambda: handler(cache)):
-        locks = cache._table.segment.locks
+    while interrupted_at(place, use, interrupt):
         assert (locks._depth, locks._held) == (0, {_COUNTING})
         child = os.fork()
         if not child:
