@@ -2,11 +2,11 @@
 share of the samples in a cache.
 
 Before every call all files that were read are synchronised and dropped, and `mincore` has to find
-no page of them in memory; on tmpfs that is an error. A call opens the dataset, starts the workers and
-reads every sample once, into memory that earlier calls used; all values are compared with what was
-written. The files lie below .rightfast, or below RIGHTFAST_FOLDER. With RIGHTFAST_LARGE=1 the sizes
-and counts of samples, batches, workers and fractions are swept; `perf/check_datasets.py` makes the
-tables.
+no page of them in memory; on tmpfs that is an error. A call opens the dataset, starts the workers
+and reads every sample once, into memory that earlier calls used; all values are compared with what
+was written. The files lie below .rightfast, or below RIGHTFAST_FOLDER. With RIGHTFAST_LARGE=1 the
+sizes and counts of samples, batches, workers and fractions are swept; `perf/check_datasets.py`
+makes the tables.
 
 Peers: `plain` reads the packed samples by one system call after the other, `dd` the whole file a
 MiB at a time (sequential only), `memcpy` copies them from memory; chuchichaestli reads the same

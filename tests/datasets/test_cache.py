@@ -1,6 +1,5 @@
 """`SharedCache` in one process."""
 
-import contextlib
 import copy
 import gc
 import os
@@ -23,7 +22,7 @@ from rightfast.datasets.locks import ALL
 from rightfast.datasets.segment import Segment
 from rightfast.datasets.table import _COUNTING, BASE
 
-from .common import COUNT, SHAPE, numbers, same
+from .common import COUNT, SHAPE, inodes_of, numbers, same
 
 
 class Counted(torch.utils.data.Dataset):
@@ -341,19 +340,9 @@ def test_memory_is_committed_as_it_fills_and_given_back_by_close(monkeypatch):
     assert same(cache.__getitems__(range(16)).stacked, samples)
     assert 16 << 20 <= committed() < 17 << 20
     inode = os.fstat(fd).st_ino
-    assert inode in inodes_here()
+    assert inode in inodes_of("self")
     cache.close()
-    assert inode not in inodes_here()  # without a name, a descriptor or a mapping: it is free
-
-
-def inodes_here():
-    """Of the files that this process has open or mapped."""
-    found = set()
-    for fd in os.listdir("/proc/self/fd"):
-        with contextlib.suppress(OSError):
-            found.add(os.fstat(int(fd)).st_ino)
-    with open("/proc/self/maps") as lines:
-        return found | {int(line.split()[4]) for line in lines}
+    assert inode not in inodes_of("self")  # without a name, a descriptor or a mapping: it is free
 
 
 def leaves(batch):
@@ -591,14 +580,16 @@ def test_a_signal_handler_at_each_line(handler):
 
     locks = cache._table.segment.locks
 
+    def locked():
+        child = os.fork()
+        if not child:
+            os._exit(locks._lock(ALL))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
     def interrupt():
-        inside = locks._depth
+        before = locks._depth and locked()
         handler(cache)
-        if inside:
-            child = os.fork()
-            if not child:
-                os._exit(locks._lock(ALL))
-            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0  # it is still locked
+        assert not before or locked()
 
     use()
     place = 0

@@ -16,7 +16,7 @@ import torch
 from rightfast import datasets
 from rightfast.datasets import Loader, SharedCache, segment
 
-from .common import COUNT, names_in_shm, numbers, run_on_a_small_disk, same
+from .common import COUNT, inodes_of, names_in_shm, numbers, run_on_a_small_disk, same
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*worker processes.*:UserWarning"),
@@ -366,11 +366,10 @@ def test_clear_and_close_while_one_reads_and_the_file_system_is_full(tmp_path):
     assert run_on_a_small_disk(CLEARED, tmp_path).split() == ["0"] * 5
 
 
-def test_memory_is_free_when_all_have_closed(tmp_path):
+def test_memory_is_free_when_all_have_closed(dataset):
     """A child that has the cache keeps it until its next use of it."""
-    before = used()
-    cache = SharedCache([torch.zeros(1 << 20)] * 16, fraction=1.0)
-    cache.warm()
+    cache = SharedCache(dataset, fraction=1.0)
+    inode = os.fstat(cache._table.segment.fd).st_ino
     ours, theirs = FORK.Pipe()
 
     def child():
@@ -383,10 +382,11 @@ def test_memory_is_free_when_all_have_closed(tmp_path):
     process = FORK.Process(target=child)
     process.start()
     cache.close()
-    assert used() >= before + 32 * MIB  # other tests come and go, by less
+    assert inode not in inodes_of("self")
+    assert inode in inodes_of(process.pid)
     ours.send("use it")
     assert ours.recv() == "raised"
-    assert eventually(lambda: used() < before + 32 * MIB)
+    assert inode not in inodes_of(process.pid)
     ours.send("end")
     process.join()
 
