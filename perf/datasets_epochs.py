@@ -112,22 +112,20 @@ def peer_opener(dataset, path, options):
 
 
 def epoch(case, order, batch, workers, dataset=None):
-    """(seconds, the first and last elements as they came)."""
+    """(seconds, the first and last elements as they came), two to a sample."""
     start = time.perf_counter()
     dataset = case.open() if dataset is None else dataset
     ends = []
     for found in case.load(dataset, order, batch, workers):
-        flat = found.view(len(found), -1)
-        ends.append((flat[:, 0].tolist(), flat[:, -1].tolist()))
+        flat = found.numpy().reshape(len(found), -1)
+        ends.append(flat[:, :: flat.shape[1] - 1].copy())  # by numpy: the clock runs
         del found, flat
-    return time.perf_counter() - start, ends
+    return time.perf_counter() - start, np.concatenate(ends)
 
 
 def timed(case, samples, order, batch, workers, dataset=None):
     seconds, ends = epoch(case, order, batch, workers, dataset)
-    first = [value for part in ends for value in part[0]]
-    last = [value for part in ends for value in part[1]]
-    if first != order or last != [-index for index in order]:
+    if ends.tolist() != [[index, -index] for index in order]:
         raise SystemExit(f"{case.name}: wrong samples, or in the wrong order")
     return seconds
 

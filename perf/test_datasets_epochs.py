@@ -1,11 +1,12 @@
 """Epochs of `rightfast.datasets`: the first one, with files out of memory, and later ones with a
 share of the samples in a cache.
 
-Before every call all files are synchronised and dropped, and `mincore` has to find no page of them
-in memory; on tmpfs that is an error. A call opens the dataset, starts the workers and reads every
-sample once, into memory that earlier calls used; all values are compared with what was written.
-The files lie below .rightfast, or below RIGHTFAST_FOLDER. With RIGHTFAST_LARGE=1 the sizes and
-counts of samples, batches and workers are swept; `perf/check_datasets.py` makes the tables.
+Before every call all files that were read are synchronised and dropped, and `mincore` has to find
+no page of them in memory; on tmpfs that is an error. A call opens the dataset, starts the workers
+and reads every sample once, into memory that earlier calls used; all values are compared with what
+was written. The files lie below .rightfast, or below RIGHTFAST_FOLDER. With RIGHTFAST_LARGE=1 the
+sizes and counts of samples, batches, workers and fractions are swept; `perf/check_datasets.py`
+makes the tables.
 
 Peers: `plain` reads the packed samples by one system call after the other, `dd` the whole file a
 MiB at a time (sequential only), `memcpy` copies them from memory; chuchichaestli reads the same
@@ -48,17 +49,19 @@ class Epoch(NamedTuple):
 
 
 COLD = [Epoch(64, 256, 8, shuffled=shuffled) for shuffled in (False, True)]
-WORKERS = [how._replace(workers=4) for how in COLD]
-CACHED = [Epoch(64, 256, 8, fraction=fraction) for fraction in (0, 0.25, 0.5, 0.75, 1)]
+WORKERS = [how._replace(workers=2) for how in COLD]  # to start them takes most of it
+CACHED = [Epoch(64, 256, 8, fraction=fraction) for fraction in (0, 0.5, 1)]
 if os.environ.get("RIGHTFAST_LARGE"):
     SWEPT = [
         *(Epoch((64 << 20) // (4 * side**2), side, 32) for side in (32, 128, 256, 1024)),
         *(Epoch(count, 256, 32) for count in (32, 128, 1024)),
         *(Epoch(256, 256, batch) for batch in (1, 8, 128)),
     ]
-    COLD += SWEPT
+    WORKERS += [how._replace(workers=4) for how in COLD]
     WORKERS += [Epoch(256, 256, 32, workers) for workers in (1, 2, 4)]
+    CACHED += [Epoch(64, 256, 8, fraction=fraction) for fraction in (0.25, 0.75)]
     CACHED += [how._replace(fraction=1) for how in [*SWEPT, *WORKERS]]
+    COLD += SWEPT
 
 FORMATS = {
     "npy": (datasets.write_npy, datasets.NpyDataset),
@@ -87,9 +90,18 @@ def path_of(name, count, side):
     return Path(folder().name) / f"{name}-{count}-{side}{suffix}"
 
 
+WARM = set()  # files that may be in memory: written, or read since they were made cold
+
+
 @functools.cache
-def written(name, count, side):
+def write(name, count, side):
     FORMATS[name][0](path_of(name, count, side), samples(count, side))
+
+
+def written(name, count, side):
+    """The path of a format's files, which are to be read."""
+    write(name, count, side)
+    WARM.add(path_of(name, count, side))
     return path_of(name, count, side)
 
 
@@ -115,7 +127,9 @@ def filled(how):
 
 
 def by_cache(order, how):
-    return loaded(filled(how), order, how)
+    cache = filled(how)
+    written("npy", how.count, how.side)
+    return loaded(cache, order, how)
 
 
 def in_rows(order, how):
@@ -184,8 +198,8 @@ def case(how):
         return order, how
 
     def cold(order, how):
-        paths = [path_of(name, how.count, how.side) for name in FORMATS]
-        datasets.make_cold(path for path in paths if path.exists())
+        datasets.make_cold(WARM)
+        WARM.clear()
 
     moved = 2 * 4 * how.count * how.side**2
     return PerfCase(inputs=inputs, check=right, before=cold, moved_bytes=moved)

@@ -1,5 +1,6 @@
 """What the tests of the datasets share: samples whose every element says where it belongs."""
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -61,6 +62,16 @@ def bits(x):
 
 def names_in_shm():
     return set(os.listdir("/dev/shm"))
+
+
+def inodes_of(process):
+    """Of the files that a process has open or mapped."""
+    found = set()
+    for fd in os.listdir(f"/proc/{process}/fd"):
+        with contextlib.suppress(OSError):
+            found.add(os.stat(f"/proc/{process}/fd/{fd}").st_ino)
+    with open(f"/proc/{process}/maps") as lines:
+        return found | {int(line.split()[4]) for line in lines}
 
 
 def run_on_a_small_disk(script, folder):

@@ -1,7 +1,11 @@
 """`SharedCache` in one process."""
 
+import copy
+import gc
 import os
 import pickle
+import random
+import signal
 import subprocess
 import sys
 import threading
@@ -14,10 +18,11 @@ import torch
 
 from rightfast import datasets
 from rightfast.datasets import SharedCache
+from rightfast.datasets.locks import ALL
 from rightfast.datasets.segment import Segment
-from rightfast.datasets.table import CLEARING
+from rightfast.datasets.table import _COUNTING, BASE
 
-from .common import COUNT, SHAPE, numbers, same
+from .common import COUNT, SHAPE, inodes_of, numbers, same
 
 
 class Counted(torch.utils.data.Dataset):
@@ -190,18 +195,56 @@ def test_a_dataset_that_gives_another_number_of_samples(count):
     assert same(cache.__getitems__([1, 2, 3]).stacked, samples[1:4])
 
 
-def test_a_pickle_is_for_one_child_and_one_time(dataset):
-    cache = SharedCache(dataset, fraction=1.0)
-    sent = pickle.dumps(cache)
-    assert same(pickle.loads(sent)[3], numbers()[3])
-    with pytest.raises(ValueError, match="no name by which others could find it"):
-        pickle.loads(sent)
-    code = "import sys, pickle; pickle.load(sys.stdin.buffer)"
+def in_a_new_process(code, sent):
+    """What a program, which is no child of multiprocessing, prints about the cache ``sent``."""
     paths = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    load = "import pickle, sys; cache = pickle.load(sys.stdin.buffer); "
     done = subprocess.run(
-        [sys.executable, "-c", code], input=pickle.dumps(cache), capture_output=True, env=paths
+        [sys.executable, "-c", load + code], input=sent, capture_output=True, env=paths, timeout=60
     )
-    assert b"ValueError: expected shared memory from a process that runs" in done.stderr
+    return (done.stdout + done.stderr).decode().strip()
+
+
+READ = "print(float(cache[3].sum()), cache.info().filled)"
+
+
+def test_a_pickle_is_good_as_long_as_the_cache(tmp_path):
+    """Here, and in a process that is no child, as often as one likes."""
+    datasets.write_npy(tmp_path / "a.npy", numbers())
+    cache, samples = SharedCache(datasets.NpyDataset(tmp_path / "a.npy"), fraction=1.0), numbers()
+    sent = pickle.dumps(cache)
+    for again in (pickle.loads(sent), pickle.loads(sent), copy.deepcopy(cache), copy.copy(cache)):
+        assert same(again[3], samples[3])
+    assert (cache.info().hits, cache.info().misses) == (3, 1)
+    for _ in range(2):
+        assert in_a_new_process(READ, sent) == f"{float(samples[3].sum())} 1"
+    assert (cache.info().hits, cache.info().misses) == (5, 1)
+    del again
+    cache.close()
+    said = in_a_new_process("", sent)
+    assert "ValueError: expected shared memory of a process that runs and has not closed" in said
+    other = SharedCache(list(samples), fraction=0.5)  # has the descriptor's number now
+    assert "got another file; keep it open there" in in_a_new_process("", sent)
+    other.close()
+
+
+@pytest.mark.parametrize("duplicate", [copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])
+def test_a_duplicate_does_not_end_the_locks(tmp_path, duplicate):
+    """The system drops a process's record locks once it closes any descriptor of the file."""
+    datasets.write_npy(tmp_path / "a.npy", numbers())
+    cache, samples = SharedCache(datasets.NpyDataset(tmp_path / "a.npy"), fraction=1.0), numbers()
+    cache[0]  # from here on this process has a row to count in
+    with cache._table.writing(3) as slot:
+        descriptors = len(os.listdir("/proc/self/fd"))
+        duplicate(cache)
+        gc.collect()
+        assert len(os.listdir("/proc/self/fd")) == descriptors
+        said = in_a_new_process(READ, pickle.dumps(cache))
+        assert said == f"{float(samples[3].sum())} 1"  # not stored: it is being written here
+        cache._table.slots.store(slot, [memoryview(samples[3].numpy().tobytes())])
+    assert cache._table._row == 0
+    assert cache._table.counts[:2].tolist() == [[0, 1], [0, 1]]  # the other one has its own
+    assert cache.info().filled == 2
 
 
 def test_large_batches_of_hits_are_copied_by_threads():
@@ -209,13 +252,13 @@ def test_large_batches_of_hits_are_copied_by_threads():
     samples = numbers(count=24, shape=(1 << 17,))  # 512 KiB each
     cache = SharedCache(Counted(samples), fraction=0.5)
     cache.warm()
-    seen, gather = set(), cache._slots.gather
+    seen, gather = set(), cache._table.slots.gather
 
     def noting(slots, parts):
         seen.add(threading.get_ident())
         gather(slots, parts)
 
-    cache._slots.gather = noting
+    cache._table.slots.gather = noting
     order = torch.randperm(24).tolist()
     for _ in range(2):
         batches = list(datasets.Loader(cache, 6, sampler=order))
@@ -267,7 +310,7 @@ def test_use_after_close(dataset):
     assert same(kept, numbers()[3])
 
 
-def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
+def test_memory_is_committed_as_it_fills_and_given_back_by_close(monkeypatch):
     commits = []
     commit = Segment.commit
 
@@ -278,10 +321,10 @@ def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
     monkeypatch.setattr(Segment, "commit", noting)
     samples = numbers(count=16, shape=(1 << 18,))  # 1 MiB each
     cache = SharedCache(Counted(samples), fraction=1.0)
-    shared = cache._table.segment
+    fd = cache._table.segment.fd
 
     def committed():
-        return os_blocks(shared.fd)
+        return os.fstat(fd).st_blocks * 512
 
     assert committed() < 1 << 20
     assert sum(commits) < 1 << 20  # the table
@@ -289,17 +332,17 @@ def test_memory_is_committed_as_it_fills_and_given_back(monkeypatch):
     cache.__getitems__([4, 9])
     assert 2 << 20 <= committed() < 3 << 20
     assert commits == [1 << 20, 1 << 20]
-    cache.warm()
-    assert 16 << 20 <= committed() < 17 << 20
-    cache.clear()
-    assert committed() < 1 << 20
+    for _ in range(2):
+        cache.warm()
+        assert 16 << 20 <= committed() < 17 << 20
+        cache.clear()  # keeps it
+        assert cache.info().filled == 0
     assert same(cache.__getitems__(range(16)).stacked, samples)
+    assert 16 << 20 <= committed() < 17 << 20
+    inode = os.fstat(fd).st_ino
+    assert inode in inodes_of("self")
     cache.close()
-    assert os_blocks(shared.fd) < 1 << 20
-
-
-def os_blocks(fd):
-    return os.fstat(fd).st_blocks * 512
+    assert inode not in inodes_of("self")  # without a name, a descriptor or a mapping: it is free
 
 
 def leaves(batch):
@@ -378,34 +421,75 @@ def test_two_caches_at_once_and_one_on_another(dataset):
     assert same(outer.__getitems__(range(COUNT)).stacked, -samples)
 
 
-def test_a_clear_waits_for_those_who_read(dataset):
-    """A slot could have another sample's bytes by the time it is copied. Others do not wait."""
-    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+def refill(cache):
+    cache.clear()
+    cache.warm(range(COUNT - 1, -1, -1))
+
+
+@pytest.mark.parametrize("then", [refill, SharedCache.clear])
+@pytest.mark.parametrize("chosen", [0, [0], [0, 1], [0, 22]])
+def test_a_clear_between_the_look_and_the_copy(dataset, then, chosen):
+    """The slot may have another sample's bytes by the time it is copied: a miss."""
+    samples = numbers()
+    cache = SharedCache(dataset, bytes=20 * samples[0].nbytes)
     cache.warm()
-    gather, cleared = cache._slots.gather, threading.Event()
+    slots, name = cache._table.slots, "copy" if chosen == 0 else "gather"
+    copies = getattr(slots, name)
 
-    def clear():
+    def late(*arguments):
+        setattr(slots, name, copies)
+        then(cache)
+        copies(*arguments)
+
+    setattr(slots, name, late)
+    found = cache[0] if chosen == 0 else cache.__getitems__(chosen).stacked
+    assert same(found, samples[chosen])
+    assert (cache.info().hits, cache.info().misses) == (0, 1 if chosen == 0 else len(chosen))
+
+
+@pytest.mark.parametrize("then", [refill, SharedCache.clear])
+def test_a_clear_while_a_sample_is_written(dataset, then):
+    """It is not published, and nobody else writes to its slot before it is done."""
+    cache, samples = SharedCache(dataset, bytes=5 * numbers()[0].nbytes), numbers()
+    chosen = [22, 21, 20, 19, 18, 7]
+    with cache._table.writing(7) as slot:
+        assert slot == 0
+        then(cache)
+        assert same(cache.__getitems__(chosen).stacked, samples[chosen])
+        assert cache.info().filled == 4  # slot 0 is sample 22's, which waits for it
+        cache._table.slots.store(slot, [memoryview(samples[7].numpy().tobytes())])
+    assert cache._table.missing(chosen) == [22, 7]
+    for _ in range(2):
+        assert same(cache.__getitems__(chosen).stacked, samples[chosen])
+    assert cache._table.missing(chosen) == [7]
+
+
+def test_a_sample_that_is_there_again_when_its_first_writer_ends(dataset):
+    """It stays there."""
+    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
+    with cache._table.writing(7) as slot:
         cache.clear()
-        cache.warm(range(COUNT - 1, -1, -1))
-        cleared.set()
+        cache.__getitems__([22, 7])
+        assert cache._table.missing([22, 7]) == [22]
+        cache._table.slots.store(slot, [memoryview(samples[7].numpy().tobytes())])
+    assert cache._table.missing([22, 7]) == [22]
+    assert same(cache.__getitems__([22, 7]).stacked, samples[[22, 7]])
+    assert cache.info().filled == 2
 
-    def while_one_clears(slots, parts):
-        """Between the look for the slot and the copy."""
-        cache._slots.gather = gather
-        clearing.start()
-        while not cache._table.header[CLEARING]:
-            time.sleep(0.001)
-        assert same(cache.__getitems__([5, 6]).stacked, samples[5:7])  # as misses
-        assert not cleared.is_set()
-        assert cache.info().filled == COUNT
-        gather(slots, parts)
 
-    clearing = threading.Thread(target=clear, daemon=True)
-    cache._slots.gather = while_one_clears
-    assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
-    assert cleared.wait(60)
-    assert (cache.info().hits, cache.info().misses, cache.info().filled) == (2, 2, COUNT)
-    assert same(cache.__getitems__([0, 1]).stacked, samples[:2])
+def test_no_reader_meets_a_ticket_twice(dataset):
+    """Not of any number of clears, nor of a cache without a slot."""
+    for room in (0, 1, 3):
+        cache, given = SharedCache(dataset, bytes=room * numbers()[0].nbytes), set()
+        for _ in range(50):
+            cache.warm([4, 2, 9])
+            tickets = {cache._table.tickets[i] for i in (2, 4, 9)} - {0}
+            current = {ticket for ticket in tickets if ticket >= cache._table.header[BASE]}
+            assert len(current) == room
+            assert not current & given
+            given |= current
+            cache.clear()
+            assert cache.info().filled == 0
 
 
 def test_a_slot_whose_writer_died_is_used_again(dataset):
@@ -416,21 +500,107 @@ def test_a_slot_whose_writer_died_is_used_again(dataset):
     assert cache.info().filled == 0
     with cache._table.writing(5) as slot:
         assert slot == 0
-        cache._slots.store(slot, [memoryview(bytes(numbers()[5].nbytes))])
+        cache._table.slots.store(slot, [memoryview(bytes(numbers()[5].nbytes))])
     assert cache.info().filled == 1
     cache.__getitems__([1, 2])
     assert cache.info().filled == 2
 
 
-def test_a_clear_that_died_half_way(dataset):
-    cache, samples = SharedCache(dataset, fraction=1.0), numbers()
-    cache.warm()
-    clearing = cache._table.cleared()
-    clearing.__enter__()
-    assert not clearing.__exit__(KeyError, KeyError(), None)
-    assert same(cache.__getitems__(range(COUNT)).stacked, samples)  # as misses
-    assert cache.info().filled == 0
+@pytest.mark.parametrize("what", ["clear", "info", "warm"])
+def test_a_signal_handler_uses_the_cache(what):
+    """While the thread that it interrupts copies, stores, clears or counts. It waits for nobody."""
+    samples, draw, calls = numbers(), random.Random(0), []
+    cache = SharedCache(list(samples), fraction=0.5)
+
+    def handler(*arguments):
+        calls.append(getattr(cache, what)())
+        signal.setitimer(signal.ITIMER_REAL, draw.uniform(1e-5, 1e-3))
+
+    before = signal.signal(signal.SIGALRM, handler)
+    try:
+        handler()
+        end = time.monotonic() + 2
+        while time.monotonic() < end:
+            chosen = [draw.randrange(COUNT) for _ in range(3)]
+            assert same(cache.__getitems__(chosen).stacked, samples[chosen])
+            assert same(cache[chosen[0]], samples[chosen[0]])
+            if draw.random() < 0.1:
+                cache.clear()
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+    assert len(calls) > 50
     cache.clear()
-    assert cache.warm() == COUNT
-    assert same(cache.__getitems__(range(COUNT)).stacked, samples)
-    assert cache.info().hits == COUNT
+    assert cache.warm() == COUNT // 2
+
+
+def interrupted_at(place, function, handler):
+    """Calls ``function``, and ``handler`` at the ``place``-th line that it runs of the protocol.
+
+    False if it does not run so many.
+    """
+
+    def trace(frame, event, argument):
+        nonlocal place
+        if not frame.f_code.co_filename.endswith(("/table.py", "/locks.py")):
+            return None
+        place -= event == "line"
+        if place < 0:
+            sys.settrace(None)
+            handler()
+            return None
+        return trace
+
+    sys.settrace(trace)
+    try:
+        function()
+    finally:
+        sys.settrace(None)
+    return place < 0
+
+
+HANDLERS = {
+    "clears": lambda cache: cache.clear(),
+    "clears and fills": lambda cache: (cache.clear(), cache.warm([9, 8]), cache.clear()),
+    "reads": lambda cache: cache.__getitems__([4, 5]),
+}
+
+
+@pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
+def test_a_signal_handler_at_each_line(handler):
+    """What it interrupts goes on rightly, and no lock stays."""
+    samples = numbers()
+    cache = SharedCache(list(samples), fraction=1.0)
+
+    def use():
+        cache.clear()
+        for _ in range(2):
+            assert same(cache.__getitems__([3, 4]).stacked, samples[3:5])
+            assert same(cache[3], samples[3])
+
+    locks = cache._table.segment.locks
+
+    def locked():
+        child = os.fork()
+        if not child:
+            os._exit(locks._lock(ALL))
+        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+    def interrupt():
+        before = locks._depth and locked()
+        handler(cache)
+        assert not before or locked()
+
+    use()
+    place = 0
+    while interrupted_at(place, use, interrupt):
+        assert (locks._depth, locks._held) == (0, {_COUNTING})
+        child = os.fork()
+        if not child:
+            signal.alarm(30)
+            cache.clear()
+            os._exit(0 if cache.warm() == COUNT else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert same(cache.__getitems__(range(COUNT)).stacked, samples)
+        place += 1
+    assert place > 100

@@ -16,7 +16,7 @@ import torch
 from rightfast import datasets
 from rightfast.datasets import Loader, SharedCache, segment
 
-from .common import COUNT, names_in_shm, numbers, run_on_a_small_disk, same
+from .common import COUNT, inodes_of, names_in_shm, numbers, run_on_a_small_disk, same
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*worker processes.*:UserWarning"),
@@ -68,10 +68,11 @@ def hammer(cache, samples, seconds, seed):
     os._exit(0)
 
 
+@pytest.mark.parametrize("pause", [0.05, 0])
 @pytest.mark.parametrize(
     "seconds", [pytest.param(3, id="short"), pytest.param(60, id="long", marks=pytest.mark.slow)]
 )
-def test_eight_workers_and_a_parent_that_clears(seconds):
+def test_eight_workers_and_a_parent_that_clears(seconds, pause):
     """Every value is checked. Two thirds fit; slots change their samples all the time."""
     samples = torch.arange(60.0)[:, None].expand(60, 5000).contiguous()
     cache = SharedCache(list(samples), fraction=2 / 3)
@@ -80,16 +81,31 @@ def test_eight_workers_and_a_parent_that_clears(seconds):
         child.start()
     clears = 0
     while any(child.is_alive() for child in children):
-        time.sleep(0.05)
+        time.sleep(pause)
         cache.clear()
         clears += 1
     assert [child.exitcode for child in children] == [0] * 8
     assert clears > 5
     info = cache.info()
-    assert info.hits > 100
+    assert info.hits > 100 or not pause
     assert info.misses > 100
-    cache.warm()
+    assert cache.warm() == 40
     assert torch.equal(cache.__getitems__(range(60)).stacked, samples)
+
+
+def die_alone(cache):
+    with cache._table.segment.locks.alone():
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
+def test_a_process_is_killed_where_it_is_alone(dataset):
+    cache = SharedCache(dataset, fraction=1.0)
+    child = FORK.Process(target=die_alone, args=(cache,))
+    child.start()
+    child.join(30)
+    assert child.exitcode == -signal.SIGKILL
+    cache.clear()
+    assert cache.warm() == COUNT
 
 
 def die_while_writing(cache, index):
@@ -118,7 +134,7 @@ def hold_lock(cache, index, ready, leave):
     with cache._table.writing(index):
         ready.set()
         leave.wait(60)
-        cache._slots.store(0, [memoryview(bytes(numbers()[3].nbytes))])
+        cache._table.slots.store(0, [memoryview(bytes(numbers()[3].nbytes))])
 
 
 def test_what_another_process_writes_is_read_from_the_dataset(dataset):
@@ -297,30 +313,43 @@ def fill_up():
     os.close(file)
 def ends(child):
     return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+def used():
+    found = os.statvfs(sys.argv[1])
+    return (found.f_blocks - found.f_bfree) * found.f_frsize
 samples = torch.arange(8.0)[:, None].expand(8, 1 << 16).contiguous()
 for one in (True, False):
-    cache = SharedCache(list(samples), fraction=0.5)
-    assert cache.warm([4, 5, 6, 7]) == 4
-    told, tell = os.pipe()
-    child = os.fork()
-    if not child:
-        torch.set_num_threads(1)
-        for name in ("copy", "gather"):
-            def late(*arguments, copies=getattr(cache._slots, name)):
-                os.write(tell, b"!")
-                time.sleep(1)
-                copies(*arguments)
-            setattr(cache._slots, name, late)
-        read = cache[4] if one else cache.__getitems__([4, 5, 6, 7]).stacked
-        os._exit(0 if torch.equal(read, samples[4] if one else samples[4:]) else 1)
-    assert os.read(told, 1) == b"!"
-    cache.clear()
-    fill_up()
-    print(ends(child))
-    os.remove(sys.argv[1] + "/somebody.bin")
-    assert cache.warm() == 4
-    assert torch.equal(cache.__getitems__(range(8)).stacked, samples)
-    cache.close()
+    for what in ("clear", "close"):
+        cache = SharedCache(list(samples), fraction=0.5)
+        assert cache.warm([4, 5, 6, 7]) == 4
+        told, tell = os.pipe()
+        child = os.fork()
+        if not child:
+            torch.set_num_threads(1)
+            for name in ("copy", "gather"):
+                def late(*arguments, copies=getattr(cache._table.slots, name)):
+                    os.write(tell, b"!")
+                    time.sleep(1)
+                    copies(*arguments)
+                setattr(cache._table.slots, name, late)
+            try:
+                read = cache[4] if one else cache.__getitems__([4, 5, 6, 7]).stacked
+                assert torch.equal(read, samples[4] if one else samples[4:])
+                assert one or what == "clear"
+                cache[4]
+                assert what == "clear"
+            except ValueError as error:
+                assert what == "close" and "was closed" in str(error), error
+            os._exit(0)
+        assert os.read(told, 1) == b"!"
+        getattr(cache, what)()
+        fill_up()
+        if what == "clear":  # the slots are still there
+            assert cache.warm() == 4
+            assert torch.equal(cache.__getitems__(range(8)).stacked, samples)
+        print(ends(child))
+        os.remove(sys.argv[1] + "/somebody.bin")
+        cache.close()
+        assert used() == 0
 cache = SharedCache([torch.zeros(1)] * 1000000, fraction=0)
 child = os.fork()
 if not child:
@@ -331,13 +360,69 @@ print(ends(child))
 """
 
 
-def test_clear_while_one_reads_and_the_file_system_is_full(tmp_path):
-    """Memory is not given back while it is read: the system would have none, and send SIGBUS."""
-    assert run_on_a_small_disk(CLEARED, tmp_path).split() == ["0", "0", "0"]
+def test_clear_and_close_while_one_reads_and_the_file_system_is_full(tmp_path):
+    """Memory is not taken from who reads it: the system would have none to give, and send SIGBUS.
+    What is cleared can be filled again, as it is still there."""
+    assert run_on_a_small_disk(CLEARED, tmp_path).split() == ["0"] * 5
+
+
+def test_memory_is_free_when_all_have_closed(dataset):
+    """A child that has the cache keeps it until its next use of it."""
+    cache = SharedCache(dataset, fraction=1.0)
+    inode = os.fstat(cache._table.segment.fd).st_ino
+    ours, theirs = FORK.Pipe()
+
+    def child():
+        theirs.recv()
+        with pytest.raises(ValueError, match="was closed"):
+            cache[0]
+        theirs.send("raised")
+        theirs.recv()
+
+    process = FORK.Process(target=child)
+    process.start()
+    cache.close()
+    assert inode not in inodes_of("self")
+    assert inode in inodes_of(process.pid)
+    ours.send("use it")
+    assert ours.recv() == "raised"
+    assert inode not in inodes_of(process.pid)
+    ours.send("end")
+    process.join()
+
+
+def receive(caches, samples, done):
+    cache = caches.get()
+    done.put(same(cache.__getitems__(range(COUNT)).stacked, samples))
+
+
+def test_a_cache_is_sent_to_a_child_that_runs(dataset):
+    samples, caches, done = numbers(), FORK.Queue(), FORK.Queue()
+    child = FORK.Process(target=receive, args=(caches, samples, done))
+    child.start()
+    cache = SharedCache(dataset, fraction=1.0)
+    caches.put(cache)
+    assert done.get(timeout=60)
+    child.join()
+    assert (cache.info().filled, cache.info().misses) == (COUNT, COUNT)
+
+
+def put_first(queue, cache):
+    queue.put(cache[0].tolist())
+
+
+def test_a_cache_whose_parent_has_dropped_it(dataset):
+    """A process that is being started has it, whatever becomes of that of its parent."""
+    start = multiprocessing.get_context("spawn")
+    queue = start.Queue()
+    child = start.Process(target=put_first, args=(queue, SharedCache(dataset, fraction=1.0)))
+    child.start()
+    assert queue.get(timeout=60) == numbers()[0].tolist()
+    child.join()
 
 
 def leave_half_way(cache):
-    cache._slots.gather = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
+    cache._table.slots.gather = lambda *arguments: os.kill(os.getpid(), signal.SIGKILL)
     cache.__getitems__([3])
 
 

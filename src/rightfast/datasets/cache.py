@@ -15,10 +15,9 @@ from rightfast.datasets.batch import Ahead, Batch
 from rightfast.datasets.buffers import Block
 from rightfast.datasets.dataset import SampleDataset, check_indices
 from rightfast.datasets.room import capacity
-from rightfast.datasets.segment import Segment, fence
-from rightfast.datasets.slots import Slots, slots_bytes
+from rightfast.datasets.segment import Segment
 from rightfast.datasets.structure import Structure
-from rightfast.datasets.table import CLOSED, SlotTable, table_bytes
+from rightfast.datasets.table import CLOSED, SlotTable, new_segment
 from rightfast.datasets.threads import later, wait
 
 _TOGETHER = 8 << 20  # bytes of samples that `warm` reads at once
@@ -74,15 +73,11 @@ class SharedCache(Dataset[Any]):
         self.capacity = capacity(count, self.structure.sample_bytes, fraction, bytes)
         need = self.capacity * self.structure.sample_bytes
         segment.check_room(segment.FOLDER, need, "take a smaller fraction= or bytes=")
-        total = table_bytes(count) + slots_bytes(self.structure, self.capacity)
-        shared = Segment(total)
-        shared.commit(0, table_bytes(count))
-        self._attach(shared, count)
+        self._attach(new_segment(self.structure, count, self.capacity), count)
 
     def _attach(self, shared: Segment, count: int) -> None:
         self._count = count
-        self._table: SlotTable | None = SlotTable(shared, count, self.capacity)
-        self._slots = Slots(shared, self.structure, self.capacity, table_bytes(count))
+        self._table: SlotTable | None = SlotTable(shared, self.structure, count, self.capacity)
 
     def __len__(self) -> int:
         return self._count
@@ -92,17 +87,9 @@ class SharedCache(Dataset[Any]):
         if type(index) is not int or not 0 <= index < self._count:
             (index,) = check_indices([index], self._count)
         block = buffers.pool.take(self.structure.batch_bytes(1))
-        if self.structure.single and table.slots[index] > 0 and table.enter():
-            slot = 0
-            try:
-                slot = table.slots[index]
-                fence()
-                if slot > 0:
-                    self._slots.copy(slot - 1, block.raw.data)
-            finally:
-                table.leave(int(slot > 0))
-            if slot > 0:
-                return self.structure.sample(block)
+        if self.structure.single and table.read_one(index, block.raw.data):
+            table.count_reads(1, 0)
+            return self.structure.sample(block)
         self._begin(table, [index], self.structure.parts(block.raw, 1))()
         return self.structure.sample(block)
 
@@ -133,8 +120,7 @@ class SharedCache(Dataset[Any]):
         """Have the kernel read what is not here, if the dataset can say where it lies."""
         table = self._used()
         if isinstance(self.dataset, SampleDataset):
-            checked = check_indices(indices, self._count)
-            self.dataset.advise([index for index in checked if table.slots[index] <= 0])
+            self.dataset.advise(table.missing(check_indices(indices, self._count)))
 
     def _begin(
         self,
@@ -144,7 +130,7 @@ class SharedCache(Dataset[Any]):
         counted: bool = True,
     ) -> Callable[[], None]:
         """Hits into their rows, at once; what is returned does the rest."""
-        missed = self._copy_hits(table, indices, rows)
+        missed = table.read(indices, rows)
         if not missed:
             return functools.partial(table.count_reads, len(indices) * counted, 0)
         absent = [indices[place] for place in missed]
@@ -163,26 +149,6 @@ class SharedCache(Dataset[Any]):
 
         return done
 
-    def _copy_hits(
-        self, table: SlotTable, indices: list[int], rows: list[NDArray[np.uint8]]
-    ) -> list[int]:
-        """Copies what is there; returns the places of what is not."""
-        if not table.enter():
-            return list(range(len(indices)))
-        try:
-            view = table.slots
-            slots = [view[index] - 1 for index in indices]
-            fence()
-            if min(slots, default=-1) >= 0:
-                self._slots.gather(slots, rows)
-                return []
-            for place, slot in enumerate(slots):
-                if slot >= 0:
-                    self._slots.gather([slot], [part[place : place + 1] for part in rows])
-            return [place for place, slot in enumerate(slots) if slot < 0]
-        finally:
-            table.leave()
-
     def _read_samples(self, indices: list[int], lines: list[list[memoryview]]) -> None:
         """From a dataset that gives samples, not bytes."""
         many = getattr(self.dataset, "__getitems__", None)
@@ -200,7 +166,7 @@ class SharedCache(Dataset[Any]):
     def _store(self, table: SlotTable, index: int, parts: list[memoryview]) -> None:
         with table.writing(index) as slot:
             if slot is not None:
-                self._slots.store(slot, parts)
+                table.slots.store(slot, parts)
 
     def warm(self, indices: Sequence[int] | None = None) -> int:
         """Store samples before they are asked for, in this process.
@@ -222,26 +188,28 @@ class SharedCache(Dataset[Any]):
         return self.info().filled
 
     def clear(self) -> None:
-        """Empty the cache, and give its memory back, while other processes may read it."""
-        table = self._used()
-        with table.cleared():
-            self._slots.discard()
+        """Empty the cache, at once, while others may read it.
+
+        The memory stays, for the samples that are read next; `close` gives it back.
+        """
+        self._used().clear()
 
     def info(self) -> CacheInfo:
         """Hits and misses of all processes, and what is there."""
         table = self._used()
         hits, misses = table.counts.sum(axis=0).tolist()
-        filled = int((np.asarray(table.slots) > 0).sum())
-        nbytes = filled * self.structure.sample_bytes
+        nbytes = (filled := table.filled) * self.structure.sample_bytes
         return CacheInfo(hits, misses, filled, self.capacity, nbytes)
 
     def close(self) -> None:
-        """Give the memory back, for all processes; reading raises ValueError from now on."""
+        """End the cache, for all processes: reading raises ValueError from now on.
+
+        This process gives the memory back, now, or when what it reads has ended. The system has it
+        when the others have done so too: at their next use of the cache, or when they end.
+        """
         table, self._table = self._table, None
-        if table is not None and not table.closed:
-            with table.cleared():
-                table.header[CLOSED] = 1
-                self._slots.discard()
+        if table is not None:
+            table.header[CLOSED] = 1
 
     def __enter__(self) -> "SharedCache":
         return self
@@ -250,12 +218,14 @@ class SharedCache(Dataset[Any]):
         self.close()
 
     def _used(self) -> SlotTable:
-        if self._table is None or self._table.header[CLOSED]:
+        table = self._table
+        if table is None or table.header[CLOSED]:
+            self._table = None  # with it goes the memory
             raise ValueError(
                 "expected a cache that is open, got one that was closed; make another one, or "
                 "close it after the last read"
             )
-        return self._table
+        return table
 
     def __getstate__(self) -> dict[str, Any]:
         return {

@@ -2,20 +2,19 @@
 
 import errno
 import mmap
-import multiprocessing
 import os
 import platform
 import shutil
 import threading
-import uuid
 import weakref
+from multiprocessing.context import get_spawning_popen
 from multiprocessing.reduction import DupFd
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
-from rightfast.datasets import forks
+from rightfast.datasets.locks import Locks
 
 FOLDER = "/dev/shm"
 
@@ -25,50 +24,42 @@ class Segment:
 
     The system frees it with the last process that has it, be that killed. Pages are committed by
     `commit`, not before, and a lack of room is an error there, not a SIGBUS at a store. Children
-    have it by fork, or by the pickle that multiprocessing sends them.
+    have it by fork, or by the pickle that multiprocessing sends them; others by a pickle, for as
+    long as the process that made it has the segment.
     """
 
     _here: ClassVar[weakref.WeakValueDictionary[str, "Segment"]] = weakref.WeakValueDictionary()
     _guard = threading.RLock()
 
     def __init__(self, nbytes: int, folder: str | None = None) -> None:
-        self.folder = folder or FOLDER
+        folder = folder or FOLDER
         try:
             flags = os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC
-            fd = os.open(self.folder, flags, 0o600)
+            fd = os.open(folder, flags, 0o600)
         except (OSError, AttributeError) as error:
             raise OSError(
                 getattr(error, "errno", None) or errno.ENOTSUP,
-                f"expected a memory file system (tmpfs) at {self.folder}, which Linux has, got: "
+                f"expected a memory file system (tmpfs) at {folder}, which Linux has, got: "
                 f"{error}; mount one there",
             ) from None
         os.ftruncate(fd, max(1, nbytes))
-        self._map(uuid.uuid4().hex, fd, nbytes)
+        self._map(fd, folder)
 
-    def _map(self, name: str, fd: int, nbytes: int) -> None:
-        self.name, self.fd, self.nbytes = name, fd, nbytes
+    def _map(self, fd: int, folder: str) -> None:
+        self.fd, self.folder, self.name = fd, folder, _name(os.fstat(fd))
         self._closes = weakref.finalize(self, os.close, fd)
         self._closes.atexit = False
-        self.memory = mmap.mmap(fd, max(1, nbytes))
-        Segment._here[name] = self
-        self.after_fork()
-        forks.register(self)
-
-    def after_fork(self) -> None:
-        # Among threads: record locks are between processes. One lock for all who have the segment;
-        # in a child a new one, as another thread of the parent may have held it.
-        self.lock = threading.Lock()
-        self.idle = threading.Condition(self.lock)  # no reader is left
-        self.readers = 0  # threads that copy from the segment
+        self.memory = mmap.mmap(fd, 0)
+        self.locks = Locks(fd)
+        Segment._here[self.name] = self
 
     def array(self, offset: int, count: int, dtype: Any) -> NDArray[Any]:
         """``count`` elements from byte ``offset`` on, which all processes see."""
         return np.frombuffer(self.memory, dtype, count, offset)
 
-    def view(self, offset: int, count: int, code: Literal["i", "q"]) -> memoryview:
-        """`array` for single elements: quicker to read, of 4 bytes ("i") or 8 ("q")."""
-        end = offset + (4 if code == "i" else 8) * count
-        return memoryview(self.memory)[offset:end].cast(code)
+    def view(self, offset: int, count: int) -> memoryview:
+        """`array` of int64 for single elements: quicker to read."""
+        return memoryview(self.memory)[offset : offset + 8 * count].cast("q")
 
     def commit(self, offset: int, nbytes: int) -> None:
         """Have the system set these bytes aside. Raises OSError (ENOSPC) where there is no room."""
@@ -81,13 +72,11 @@ class Segment:
                 raise
             raise short_of_room(self.folder, nbytes) from None
 
-    def discard(self, offset: int, nbytes: int) -> None:
-        """Give these bytes back to the system; they read as zeros. Both at page boundaries."""
-        if nbytes:
-            self.memory.madvise(mmap.MADV_REMOVE, offset, nbytes)
-
     def __reduce__(self) -> Any:
-        return _attach, (self.name, DupFd(self.fd), self.nbytes, self.folder)
+        # A child that is being started is given the descriptor, and needs nothing of us later.
+        starting = get_spawning_popen() is not None
+        sent = DupFd(self.fd) if starting else f"/proc/{os.getpid()}/fd/{self.fd}"
+        return _attach, (self.name, sent, self.folder)
 
 
 def _in_child() -> None:
@@ -97,25 +86,32 @@ def _in_child() -> None:
 os.register_at_fork(after_in_child=_in_child)
 
 
-def _attach(name: str, sent: Any, nbytes: int, folder: str) -> Segment:
-    try:
-        fd = sent.detach()
-    except (OSError, EOFError, multiprocessing.AuthenticationError) as error:
-        raise ValueError(
-            "expected shared memory from a process that runs and whose child this one is, loaded "
-            f"once, got {type(error).__name__}: it has no name by which others could find it; make "
-            "it here anew, or send it through multiprocessing"
-        ) from None
+def _name(found: os.stat_result) -> str:
+    return f"{found.st_dev}-{found.st_ino}"
+
+
+def _attach(name: str, sent: Any, folder: str) -> Segment:
     with Segment._guard:
         known = Segment._here.get(name)
         if known is None:
+            fd = _open(name, sent) if isinstance(sent, str) else sent.detach()
             known = Segment.__new__(Segment)
-            known.folder = folder
-            known._map(name, fd, nbytes)
-        else:
-            with known.lock:  # closing any descriptor of a file drops the process's locks on it
-                os.close(fd)
+            known._map(fd, folder)
     return known
+
+
+def _open(name: str, path: str) -> int:
+    """Another process's file. Looked at before: to close one of ours would end our locks on it."""
+    try:
+        if _name(os.stat(path)) == name:
+            return os.open(path, os.O_RDWR | os.O_CLOEXEC)
+        found = "another file"
+    except OSError as error:
+        found = str(error)
+    raise ValueError(
+        "expected shared memory of a process that runs and has not closed it, got "
+        f"{found}; keep it open there, or make it here anew"
+    )
 
 
 def check_room(folder: str, nbytes: int, remedy: str) -> None:
@@ -156,15 +152,19 @@ def readable(nbytes: float) -> str:
     return f"{nbytes:.4g} TiB"
 
 
-# x86 keeps the order of stores, and of loads, by itself.
+# x86 keeps the order of loads, of stores, and of a store after a load, by itself (TSO), and that of
+# a string instruction or a non-temporal loop of memcpy before what follows it.
 _ORDERED = platform.machine() in ("x86_64", "AMD64")
 
 
 def fence() -> None:
-    """Stores before this are seen by other processors before stores after it; loads likewise.
+    """Loads and stores before this come before those after it, as all other processors see them.
 
-    By two locks: a release is not reordered with the acquire that follows it. Both are new: of one
-    that all share, a forked child would wait for ever if a thread of its parent held it.
+    Elsewhere by two locks. What is before cannot move past the release of the first, nor what is
+    after to before the acquire of the second, and these two keep their order: on aarch64 a
+    load-acquire does not pass an earlier store-release (Arm ARM B2.3, "barrier-ordered-before"),
+    be they exclusives or LSE atomics, and all stores are seen by all others at once. Both are new:
+    of one that all share, a forked child would wait for ever if a thread of its parent held it.
     """
     if not _ORDERED:
         for lock in (threading.Lock(), threading.Lock()):

@@ -24,8 +24,8 @@ class Slots:
     """``capacity`` slots for samples of one structure, from byte ``start`` of a segment on."""
 
     def __init__(self, segment: Segment, structure: Structure, capacity: int, start: int) -> None:
-        self._segment, self._sizes = segment, _sizes(structure, capacity)
-        self._offsets: list[int] = [start, *(start + np.cumsum(self._sizes)[:-1]).tolist()]
+        self._segment, sizes = segment, _sizes(structure, capacity)
+        self._offsets: list[int] = [start, *(start + np.cumsum(sizes)[:-1]).tolist()]
         # Of each part: a row of bytes for each slot.
         self._rows = [
             segment.array(offset, capacity * leaf.nbytes, np.uint8).reshape(-1, leaf.nbytes)
@@ -51,8 +51,3 @@ class Slots:
         for offset, held, part in zip(self._offsets, self._rows, parts, strict=True):
             self._segment.commit(offset + slot * len(part), len(part))
             held[slot] = part
-
-    def discard(self) -> None:
-        """Give the memory of all slots back to the system."""
-        for offset, size in zip(self._offsets, self._sizes, strict=True):
-            self._segment.discard(offset, size)

@@ -1,177 +1,186 @@
 """Which sample has which slot: the protocol by which processes share a cache.
 
-Record locks, which the system releases when a process dies, keep slots from being given back while
-they are used: readers share one, a writer has that of its sample, and who clears has all of them.
-Reading memory that was given back would have the system find new memory for it, and a full file
-system has none: SIGBUS. A slot is published after its bytes. See `SharedCache`.
+Readers take no lock. Every slot that is given to a sample has a *ticket*, a number that is never
+given again: between one `clear` and the next there are as many as slots, from ``header[BASE]`` on,
+and ticket ``base + s`` stands for slot ``s``. To clear is to raise the base by one store; memory
+stays where it is, so nobody who still copies meets a page that is gone (on a full file system:
+SIGBUS). A reader copies what a ticket stands for, and then looks whether the base is the same.
+
+Why that is enough: the bytes of a slot change only under its lock, for a ticket that is not
+published yet, and a published one is never written again. So while a reader copies what it found
+published, they change only for a ticket of a later base, which the writer found in the header
+before it wrote; a reader who saw any of these bytes sees that base, or a later one, after them.
+This takes loads in order, stores in order, and no store before an earlier load: see `fence`.
 """
 
 import contextlib
-import fcntl
 import mmap
 import os
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from numpy.typing import NDArray
 
 from rightfast.datasets import forks
 from rightfast.datasets.segment import Segment, fence
+from rightfast.datasets.slots import Slots, slots_bytes
+from rightfast.datasets.structure import Structure
 
-CLEARING, USED, CLOSED = 0, 1, 2  # places in the header
+BASE, NEXT, CLOSED = 0, 1, 2  # places in the header
 WORDS = 8
 ROWS = 4096  # processes that count hits at one time
-# Record locks: one for the numbers, each counting process, who clears, those who read, each sample.
-_NUMBERS, _COUNTING = 0, 1
-_CLEARING = _COUNTING + ROWS
-_READING, _SAMPLES = _CLEARING + 1, _CLEARING + 2
-_SHARED, _ALONE = fcntl.LOCK_SH | fcntl.LOCK_NB, fcntl.LOCK_EX | fcntl.LOCK_NB
+# Locks: of each counting process, of each slot.
+_COUNTING = 1
+_SLOTS = _COUNTING + ROWS
 
 
-def table_bytes(count: int) -> int:
+def _table_bytes(count: int) -> int:
     """Bytes of the table of ``count`` samples, whole pages."""
-    size = 8 * WORDS + 16 * ROWS + 4 * count
+    size = 8 * WORDS + 16 * ROWS + 8 * count
     return -(-size // mmap.PAGESIZE) * mmap.PAGESIZE
 
 
-class SlotTable:
-    """The table of a cache of ``capacity`` slots for ``count`` samples, at a segment's start.
+def new_segment(structure: Structure, count: int, capacity: int) -> Segment:
+    """Memory for `SlotTable`; that of the table is set aside."""
+    segment = Segment(_table_bytes(count) + slots_bytes(structure, capacity))
+    segment.commit(0, _table_bytes(count))
+    SlotTable(segment, structure, count, capacity).clear()  # ticket 0 is nobody's
+    return segment
 
-    ``slots[i]`` is 0 for a sample that is not there, ``slot + 1`` for one that is, and
-    ``-(slot + 1)`` while it is written, and for good if its writer died: the next one uses it.
+
+class SlotTable:
+    """A cache of ``capacity`` slots for ``count`` samples: its table, and then the slots.
+
+    ``tickets[i]`` is that of sample ``i``, negative while it is written, and for good if its
+    writer died: the next one uses it. One below the base is worth nothing.
     """
 
-    def __init__(self, segment: Segment, count: int, capacity: int) -> None:
-        self.segment, self.count, self.capacity = segment, count, capacity
-        self.header = segment.view(0, WORDS, "q")
+    def __init__(self, segment: Segment, structure: Structure, count: int, capacity: int) -> None:
+        self.segment, self.capacity = segment, capacity
+        self.header = segment.view(0, WORDS)
         self.counts = segment.array(8 * WORDS, 2 * ROWS, np.int64).reshape(ROWS, 2)
-        self._counts = segment.view(8 * WORDS, 2 * ROWS, "q")
-        self.slots = segment.view(8 * WORDS + 16 * ROWS, count, "i")
-        self._row: int | None = None
+        self._counts = segment.view(8 * WORDS, 2 * ROWS)
+        self.tickets = segment.view(8 * WORDS + 16 * ROWS, count)
+        self.slots = Slots(segment, structure, capacity, _table_bytes(count))
+        self.after_fork()
         forks.register(self)
 
     def after_fork(self) -> None:
-        self._row = None  # record locks are not inherited
-
-    @property
-    def full(self) -> bool:
-        """Whether all slots are taken."""
-        return self.header[USED] >= self.capacity
+        # The locks of rows are not inherited; a handler may count while its thread does.
+        self._row: int | None = None
+        self._counting = threading.RLock()
 
     @property
     def closed(self) -> bool:
         """Whether the cache was closed, in whatever process."""
         return bool(self.header[CLOSED])
 
+    @property
+    def filled(self) -> int:
+        """Samples that are there."""
+        tickets = np.array(self.tickets)
+        fence()
+        return int((tickets >= self.header[BASE]).sum())
+
+    def read_one(self, index: int, row: memoryview) -> bool:
+        """Copies a sample of a single part, if it is there."""
+        ticket = self.tickets[index]
+        fence()
+        base = self.header[BASE]  # after the ticket, which so is none of a later base
+        if ticket < base:
+            return False
+        self.slots.copy(ticket - base, row)
+        fence()
+        return self.header[BASE] == base
+
+    def read(self, indices: Sequence[int], rows: list[NDArray[np.uint8]]) -> list[int]:
+        """Copies the samples that are there; returns the places of those that are not."""
+        view = self.tickets
+        tickets = [view[index] for index in indices]
+        fence()
+        base = self.header[BASE]
+        slots = [ticket - base for ticket in tickets]
+        if min(slots, default=-1) >= 0:
+            self.slots.gather(slots, rows)
+            missed = []
+        else:
+            missed = [place for place, slot in enumerate(slots) if slot < 0]
+            for place, slot in enumerate(slots):
+                if slot >= 0:
+                    self.slots.gather([slot], [part[place : place + 1] for part in rows])
+        fence()
+        return missed if self.header[BASE] == base else list(range(len(slots)))
+
+    def missing(self, indices: Sequence[int]) -> list[int]:
+        """Those of ``indices`` that are not there."""
+        base = self.header[BASE]
+        return [index for index in indices if self.tickets[index] < base]
+
     @contextlib.contextmanager
     def writing(self, index: int) -> Iterator[int | None]:
         """The slot to write sample ``index`` to, published on leaving without an error.
 
-        None if it is there already, is being written by another process, or the cache is full.
+        None if it is there already, is being written by another thread, or the cache is full.
         """
-        if self.slots[index] > 0 or (self.full and not self.slots[index]):
+        reserved = self._reserve(index)
+        if reserved is None:
             yield None
             return
-        with self.segment.lock:
-            if not self._acquire(_SAMPLES + index):
-                yield None
-                return
-            try:
-                slot = self._reserve(index)
-                yield slot
-                if slot is not None:
-                    fence()
-                    self.slots[index] = slot + 1
-            finally:
-                self._release(_SAMPLES + index)
-
-    def _reserve(self, index: int) -> int | None:
-        known = self.slots[index]  # again, now that no other process writes it
-        if known > 0 or self.header[CLEARING] or self.closed:
-            return None
-        if known < 0:
-            return -known - 1
-        fcntl.lockf(self.segment.fd, fcntl.LOCK_EX, 1, _NUMBERS)
+        base, slot = reserved
+        locks = self.segment.locks
         try:
-            slot = self.header[USED]
-            if self.full:
-                return None
-            self.header[USED] = slot + 1
-            self.slots[index] = -(slot + 1)
-            return slot
+            fence()
+            yield slot
+            fence()
+            with locks.alone():
+                if self.header[BASE] == base:  # else the sample may have another ticket by now
+                    self.tickets[index] = base + slot
         finally:
-            self._release(_NUMBERS)
+            locks.release(_SLOTS + slot)
 
-    def enter(self) -> bool:
-        """Whether slots may be read, until `leave`, which is to follow; not while one clears."""
-        shared = self.segment
-        with shared.lock:
-            if self.header[CLEARING]:
-                return False
-            if not shared.readers:
-                try:
-                    fcntl.lockf(shared.fd, _SHARED, 1, _READING)
-                except (BlockingIOError, PermissionError):  # one clears
-                    return False
-            shared.readers += 1
-            return True
+    def _reserve(self, index: int) -> tuple[int, int] | None:
+        """(base, slot) for a sample, with the lock of the slot."""
+        locks, base, ticket = self.segment.locks, self.header[BASE], self.tickets[index]
+        if ticket >= base or (-ticket < base and self._next(base) is None):
+            return None
+        with locks.alone() as first:
+            base, ticket = self.header[BASE], self.tickets[index]
+            if ticket >= base or self.closed or not first:
+                return None
+            reserved = -ticket if -ticket >= base else self._next(base)
+            if reserved is None:
+                return None
+            if ticket != -reserved:
+                self.header[NEXT] = reserved + 1  # first: who dies here wastes it
+                self.tickets[index] = -reserved
+            # Whoever has the lock writes this sample, or one of an earlier base.
+            slot = reserved - base
+            return (base, slot) if locks.acquire(_SLOTS + slot) else None
 
-    def leave(self, hits: int = 0) -> None:
-        """No slot is read any more; with ``hits``, as `count_reads`."""
-        shared = self.segment
-        with shared.lock:
-            shared.readers -= 1
-            if not shared.readers:
-                fcntl.lockf(shared.fd, fcntl.LOCK_UN, 1, _READING)
-                if self.header[CLEARING]:
-                    shared.idle.notify_all()
-            if hits:
-                self._count(hits, 0)
+    def _next(self, base: int) -> int | None:
+        """The ticket to give next, unless the cache is full."""
+        ticket = max(base, self.header[NEXT])
+        return ticket if ticket < base + self.capacity else None
 
-    @contextlib.contextmanager
-    def cleared(self) -> Iterator[None]:
-        """Empties the table, while no process reads or writes. Its body gives the memory back."""
-        fd, shared = self.segment.fd, self.segment
-        with shared.lock:
-            while shared.readers:
-                self.header[CLEARING] = 1  # from here on nobody enters
-                shared.idle.wait()
-            fcntl.lockf(fd, fcntl.LOCK_EX, 1, _CLEARING)
-            try:
-                self.header[CLEARING] = 1  # and stays, if this process dies: all misses
-                fcntl.lockf(fd, fcntl.LOCK_EX, 1 + self.count, _READING)
-                np.asarray(self.slots)[:] = 0
-                self.header[USED] = 0
-                yield
-                self.header[CLEARING] = 0
-            finally:
-                fcntl.lockf(fd, fcntl.LOCK_UN, 2 + self.count, _CLEARING)
+    def clear(self) -> None:
+        """Empties the table, and waits neither for those who read nor for those who write."""
+        with self.segment.locks.alone():
+            self.header[BASE] += self.capacity + 1
 
     def count_reads(self, hits: int, misses: int) -> None:
         """Add to what this process has read."""
-        with self.segment.lock:
-            self._count(hits, misses)
-
-    def _count(self, hits: int, misses: int) -> None:
-        if self._row is None:
-            self._row = self._counting_row()
-        if hits:
-            self._counts[2 * self._row] += hits
-        if misses:
-            self._counts[2 * self._row + 1] += misses
+        with self._counting:
+            if self._row is None:
+                self._row = self._counting_row()
+            if hits:
+                self._counts[2 * self._row] += hits
+            if misses:
+                self._counts[2 * self._row + 1] += misses
 
     def _counting_row(self) -> int:
         """A row that no living process counts in; it goes on with the numbers that are there."""
         for row in range(ROWS):
-            if self._acquire(_COUNTING + row):
+            if self.segment.locks.acquire(_COUNTING + row):
                 return row
         return os.getpid() % ROWS  # thousands of processes: some counts are lost
-
-    def _acquire(self, place: int) -> bool:
-        try:
-            fcntl.lockf(self.segment.fd, _ALONE, 1, place)
-        except (BlockingIOError, PermissionError):
-            return False
-        return True
-
-    def _release(self, place: int) -> None:
-        fcntl.lockf(self.segment.fd, fcntl.LOCK_UN, 1, place)

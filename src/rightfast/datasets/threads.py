@@ -14,6 +14,7 @@ THREADS = 4  # of a process that has no workers
 PART = 256 << 10  # bytes to read that are worth a thread
 COPY = 2 << 20  # bytes to copy that are: with less, handing them over takes longer
 T = TypeVar("T")
+_CORES = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def threads_for(nbytes: int) -> int:
@@ -26,14 +27,14 @@ def threads_for(nbytes: int) -> int:
 
 def submit(work: Callable[..., T], *arguments: Any) -> Future[T]:
     """``work(*arguments)`` in a thread."""
-    return _threads.executor().submit(work, *arguments)
+    return _reading.executor().submit(work, *arguments)
 
 
 def later(nbytes: int, work: Callable[..., T], *arguments: Any) -> Callable[[], T]:
     """What waits for ``work(*arguments)``, a copy of ``nbytes`` that a thread does if it is worth
     one."""
     if nbytes >= COPY and threads_for(nbytes):
-        return submit(work, *arguments).result
+        return _copying.executor().submit(work, *arguments).result
     result = work(*arguments)
     return lambda: result
 
@@ -48,7 +49,8 @@ def wait(reading: list[Future[None]]) -> None:
 class _Threads:
     """They do not survive a fork, so a child has its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, purpose: str, count: int) -> None:
+        self._purpose, self._count = purpose, count
         self._executor: ThreadPoolExecutor | None = None
         self._lock = threading.Lock()
         forks.register(self)
@@ -56,11 +58,13 @@ class _Threads:
     def executor(self) -> ThreadPoolExecutor:
         with self._lock:
             if self._executor is None:
-                self._executor = ThreadPoolExecutor(THREADS, f"rightfast-read-{os.getpid()}")
+                name = f"rightfast-{self._purpose}-{os.getpid()}"
+                self._executor = ThreadPoolExecutor(self._count, name)
             return self._executor
 
     def after_fork(self) -> None:
         self._executor, self._lock = None, threading.Lock()
 
 
-_threads = _Threads()
+_reading = _Threads("read", THREADS)  # they mostly wait
+_copying = _Threads("copy", min(THREADS, _CORES))  # more drive each other's code out of the caches
