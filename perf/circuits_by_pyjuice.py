@@ -5,10 +5,8 @@ own nodes, tied where ours are, with the same parameters. Block sizes are those 
 structures choose.
 """
 
-import os
-import sys
-
-import torch
+import contextlib
+import io
 
 from rightfast.circuits.nodes import InputNodes, ProductNodes
 
@@ -26,12 +24,8 @@ class Pyjuice:
                 theta = circuit.parameters_flat.detach()[circuit.place(node)].cpu().float()
             self.nodes[id(node)] = self._node(pyjuice, node, theta, block_size)
         self.root = self.nodes[id(circuit.plan.order[-1])]
-        silent = open(os.devnull, "w")
-        printed, sys.stdout = sys.stdout, silent
-        try:
+        with contextlib.redirect_stdout(io.StringIO()):  # it prints its progress
             self.model = pyjuice.compile(self.root, verbose=False).to(circuit.device)
-        finally:
-            sys.stdout = printed
 
     def _node(self, pyjuice, node, theta, block_size):
         below = [self.nodes[id(child)] for child in node.children]

@@ -69,7 +69,8 @@ def sum_fwd_kernel(
         for i in range(0, BN, SMALL):
             for j in range(0, BB, SMALL):
                 entry_by_entry(
-                    weights, n, sums, from_row(shift, group, batch), tables, row, place, blocks, factors,
+                    weights, n, sums, from_row(shift, group, batch), tables, row, place,
+                    blocks, factors,
                     tl.program_id(0) * BN + i + tl.arange(0, SMALL),
                     tl.program_id(2) * BB + j + tl.arange(0, SMALL),
                     batch, alpha, N, C, step, W, FACTORS, POWER,

@@ -121,9 +121,9 @@ def input_flows(
             launch = made(
                 categorical_few_flows_kernel, PARTS=parts, BK=k, BB=tiles.power(memory.batch, FEW)
             )
-            grid = (cdiv(family.nodes, k), family.groups)
+            tall = (cdiv(family.nodes, k), family.groups)
             rest = (memory.flows, memory.tables, family.record, *sizes)
-            steps.append((after_theta(launch), grid, rest))
+            steps.append((after_theta(launch), tall, rest))
             continue
         tile = tiles.input_flows(family.nodes, family.categories, family.count, memory.batch)
         samples = cdiv(memory.batch, tile.batch) * family.groups // family.count
