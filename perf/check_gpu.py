@@ -1,6 +1,7 @@
 """Wavelets on one GPU: verified against float64, timed beside copy_, as Markdown.
 
     python perf/check_gpu.py targets               # LiteVAE, JPEG 2000 and large cases
+    python perf/check_gpu.py recorded              # the small cases, recorded
     python perf/check_gpu.py strips                # how the fused kernels are cut
     python perf/check_gpu.py host                  # what the host spends on small calls
 
@@ -139,6 +140,73 @@ def replayed(call: Callable[[], Any]) -> Callable[[], None]:
     return graph.replay
 
 
+def recorded(some: str) -> None:
+    """The small cases by `wavelets.recorded`, each verified first."""
+    print(
+        "| case | calls: forward | inverse | tree | bound | packed | bound | inverse of a tree "
+        "| packed | bound | gradient, packed | tree | g / f packed | tree | error |"
+    )
+    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    for name, (wavelet, mode, shape, dims) in CASES.items():
+        if some in name and torch.Size(shape).numel() < 1 << 22:
+            recorded_of(name, wavelet, mode, shape, tuple(range(-dims, 0)))
+
+
+def recorded_of(
+    name: str, wavelet: str, mode: str, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    down, up = wavelets.wavedecn, wavelets.waverecn
+    x = torch.randn(shape, device="cuda")
+    exact = flat(down(x.double().cpu(), wavelet, mode, DEPTH, axes))
+    tree, tree_bound, packed, packed_bound = (
+        wavelets.recorded(down, wavelet, mode, DEPTH, axes, packed=packed, bound=bound)
+        for packed in (False, True)
+        for bound in (False, True)
+    )
+    back, back_bound = (
+        wavelets.recorded(up, wavelet, mode, axes=axes, bound=bound) for bound in (False, True)
+    )
+    coefficients, row = down(x, wavelet, mode, DEPTH, axes), packed(x)
+    leaf = x.clone().requires_grad_()
+    weights = [torch.randn_like(band) for band in flat(coefficients)]
+    weight = torch.cat([w.flatten() for w in weights])
+    (gradient,) = torch.autograd.grad(flat(down(leaf, wavelet, mode, DEPTH, axes)), leaf, weights)
+    row_of_leaf, tree_of_leaf = packed(leaf).flat, flat(tree(leaf))
+    calls: dict[str, Callable[[], Any]] = {
+        "forward": lambda: down(x, wavelet, mode, DEPTH, axes),
+        "inverse": lambda: up(coefficients, wavelet, mode, axes),
+        "tree": lambda: tree(x),
+        "tree, bound": lambda: tree_bound(x),
+        "packed": lambda: packed(x),
+        "packed, bound": lambda: packed_bound(x),
+        "inverse of a tree": lambda: back(coefficients),
+        "inverse, packed": lambda: back(row),
+        "inverse, packed and bound": lambda: back_bound(row),
+        "gradient, packed": lambda: torch.autograd.grad(
+            row_of_leaf, leaf, weight, retain_graph=True
+        ),
+        "gradient of a tree": lambda: torch.autograd.grad(
+            tree_of_leaf, leaf, weights, retain_graph=True
+        ),
+    }
+    wanted = [exact, [x], *[exact] * 4, *[[x]] * 3, [gradient], [gradient]]
+    error = 0.0
+    for call, right in zip(calls.values(), wanted, strict=True):
+        for _ in range(3):  # recorded, and replayed twice
+            found = call()
+            found = found.unpack() if isinstance(found, wavelets.Packed) else found
+            for a, b in zip(torch.utils._pytree.tree_leaves(found), right, strict=True):
+                b = b.to(a.device, torch.float64)
+                a = a[tuple(map(slice, b.shape))].double()
+                error = max(error, float((a - b).abs().max() / b.abs().max()))
+    if not error < 5e-6:
+        raise SystemExit(f"{name}: wrong: {error:.1e}")
+    took = microseconds(calls)
+    cells = " | ".join(f"{one:.1f}" for one in took.values())
+    ratios = took["gradient, packed"] / took["packed"], took["gradient of a tree"] / took["tree"]
+    print(f"| {name} | {cells} | {ratios[0]:.2f} | {ratios[1]:.2f} | {error:.0e} |", flush=True)
+
+
 class Nothing(torch.autograd.Function):
     """Ten results and a gradient that cost nothing: what autograd takes by itself."""
 
@@ -232,7 +300,7 @@ def strips(some: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("targets", "strips", "host"))
+    parser.add_argument("what", choices=("targets", "recorded", "strips", "host"))
     parser.add_argument("--some", default="", help="only cases whose name has this in it")
     chosen = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
@@ -240,6 +308,8 @@ def main() -> int:
         strips(chosen.some)
     elif chosen.what == "host":
         host()
+    elif chosen.what == "recorded":
+        recorded(chosen.some)
     else:
         targets(chosen.some)
     return 0
