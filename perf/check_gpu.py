@@ -16,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -141,70 +142,100 @@ def replayed(call: Callable[[], Any]) -> Callable[[], None]:
 
 
 def recorded(some: str) -> None:
-    """The small cases by `wavelets.recorded`, each verified first."""
-    print(
-        "| case | calls: forward | inverse | tree | bound | packed | bound | inverse of a tree "
-        "| packed | bound | gradient, packed | tree | g / f packed | tree | error |"
-    )
-    print("|---|---|---|---|---|---|---|---|---|---|---|---|---|---|---|")
+    """The small cases by `wavelets.recorded`, each verified first. Then what autograd takes itself
+    for one result, and for ten."""
+    print("| case | " + " | ".join(RECORDED) + " | error |\n|---|" + "---|" * (len(RECORDED) + 1))
     for name, (wavelet, mode, shape, dims) in CASES.items():
         if some in name and torch.Size(shape).numel() < 1 << 22:
             recorded_of(name, wavelet, mode, shape, tuple(range(-dims, 0)))
+    calls = {"one": nothing(1), "ten": nothing(10)}
+    one, ten = microseconds(calls).values()
+    print(f"\nA gradient that costs nothing, of one result: {one:.1f}, of ten: {ten:.1f}")
+
+
+RECORDED = (
+    "forward, called",
+    "tree",
+    "tree, bound",
+    "packed",
+    "packed, bound",
+    "inverse, called",
+    "of a tree",
+    "of packed",
+    "of packed, bound",
+    "gradient, called",
+    "of a tree, recorded",
+    "of packed, recorded",
+)
 
 
 def recorded_of(
     name: str, wavelet: str, mode: str, shape: tuple[int, ...], axes: tuple[int, ...]
 ) -> None:
-    down, up = wavelets.wavedecn, wavelets.waverecn
+    def made(packed: bool, bound: bool = False) -> Any:
+        return wavelets.recorded(
+            wavelets.wavedecn, wavelet, mode, DEPTH, axes, packed=packed, bound=bound
+        )
+
+    def made_inverse(bound: bool = False) -> Any:
+        return wavelets.recorded(wavelets.waverecn, wavelet, mode, axes=axes, bound=bound)
+
+    def called(x: torch.Tensor) -> list[Any]:
+        return wavelets.wavedecn(x, wavelet, mode, DEPTH, axes)
+
+    def gradient(given: list[torch.Tensor], weights: list[torch.Tensor]) -> Callable[[], Any]:
+        return lambda: torch.autograd.grad(given, leaf, weights, retain_graph=True)
+
     x = torch.randn(shape, device="cuda")
-    exact = flat(down(x.double().cpu(), wavelet, mode, DEPTH, axes))
-    tree, tree_bound, packed, packed_bound = (
-        wavelets.recorded(down, wavelet, mode, DEPTH, axes, packed=packed, bound=bound)
-        for packed in (False, True)
-        for bound in (False, True)
+    leaf, coefficients, row = x.clone().requires_grad_(), called(x), made(True)(x)
+    exact = flat(called(x.double().cpu()))
+    weights = [torch.randn_like(band) for band in exact]
+    slope = exact_gradient(called, x, weights)
+    ours = [w.to(x) for w in weights]
+    calls = (
+        lambda: called(x),
+        partial(made(False), x),
+        partial(made(False, True), x),
+        partial(made(True), x),
+        partial(made(True, True), x),
+        lambda: wavelets.waverecn(coefficients, wavelet, mode, axes),
+        partial(made_inverse(), coefficients),
+        partial(made_inverse(), row),
+        partial(made_inverse(True), row),
+        gradient(flat(called(leaf)), ours),
+        gradient(flat(made(False)(leaf)), ours),
+        gradient([made(True)(leaf).flat], [torch.cat([w.flatten() for w in ours])]),
     )
-    back, back_bound = (
-        wavelets.recorded(up, wavelet, mode, axes=axes, bound=bound) for bound in (False, True)
-    )
-    coefficients, row = down(x, wavelet, mode, DEPTH, axes), packed(x)
-    leaf = x.clone().requires_grad_()
-    weights = [torch.randn_like(band) for band in flat(coefficients)]
-    weight = torch.cat([w.flatten() for w in weights])
-    (gradient,) = torch.autograd.grad(flat(down(leaf, wavelet, mode, DEPTH, axes)), leaf, weights)
-    row_of_leaf, tree_of_leaf = packed(leaf).flat, flat(tree(leaf))
-    calls: dict[str, Callable[[], Any]] = {
-        "forward": lambda: down(x, wavelet, mode, DEPTH, axes),
-        "inverse": lambda: up(coefficients, wavelet, mode, axes),
-        "tree": lambda: tree(x),
-        "tree, bound": lambda: tree_bound(x),
-        "packed": lambda: packed(x),
-        "packed, bound": lambda: packed_bound(x),
-        "inverse of a tree": lambda: back(coefficients),
-        "inverse, packed": lambda: back(row),
-        "inverse, packed and bound": lambda: back_bound(row),
-        "gradient, packed": lambda: torch.autograd.grad(
-            row_of_leaf, leaf, weight, retain_graph=True
-        ),
-        "gradient of a tree": lambda: torch.autograd.grad(
-            tree_of_leaf, leaf, weights, retain_graph=True
-        ),
-    }
-    wanted = [exact, [x], *[exact] * 4, *[[x]] * 3, [gradient], [gradient]]
+    wanted = [exact] * 5 + [[x]] * 4 + [[slope]] * 3
     error = 0.0
-    for call, right in zip(calls.values(), wanted, strict=True):
+    for call, right in zip(calls, wanted, strict=True):
         for _ in range(3):  # recorded, and replayed twice
             found = call()
             found = found.unpack() if isinstance(found, wavelets.Packed) else found
             for a, b in zip(torch.utils._pytree.tree_leaves(found), right, strict=True):
-                b = b.to(a.device, torch.float64)
-                a = a[tuple(map(slice, b.shape))].double()
+                a, b = a[tuple(map(slice, b.shape))].double().cpu(), b.double().cpu()
                 error = max(error, float((a - b).abs().max() / b.abs().max()))
     if not error < 5e-6:
         raise SystemExit(f"{name}: wrong: {error:.1e}")
-    took = microseconds(calls)
+    took = microseconds(dict(zip(RECORDED, calls, strict=True)))
     cells = " | ".join(f"{one:.1f}" for one in took.values())
-    ratios = took["gradient, packed"] / took["packed"], took["gradient of a tree"] / took["tree"]
-    print(f"| {name} | {cells} | {ratios[0]:.2f} | {ratios[1]:.2f} | {error:.0e} |", flush=True)
+    print(f"| {name} | {cells} | {error:.0e} |", flush=True)
+
+
+def exact_gradient(
+    call: Callable[[torch.Tensor], list[Any]], x: torch.Tensor, weights: list[torch.Tensor]
+) -> torch.Tensor:
+    leaf = x.double().cpu().requires_grad_()
+    (found,) = torch.autograd.grad(flat(call(leaf)), leaf, weights)
+    return found
+
+
+def nothing(count: int) -> Callable[[], Any]:
+    """A gradient that costs nothing, of so many results."""
+    leaf = torch.zeros(8, device="cuda").requires_grad_()
+    outputs = Nothing.apply(leaf, *(torch.zeros(8, device="cuda") for _ in range(count)))
+    ones = [torch.ones_like(band) for band in outputs]
+    return lambda: torch.autograd.grad(outputs, leaf, ones, retain_graph=True)
 
 
 class Nothing(torch.autograd.Function):
@@ -228,9 +259,6 @@ def host() -> None:
     bands = wavelets.wavedec(line, "haar", "zero", DEPTH)
     tree = wavelets.wavedec2(image, "bior4.4", "symmetric", DEPTH)
     other = torch.empty_like(line)
-    leaf = image.clone().requires_grad_()
-    outputs = Nothing.apply(leaf, *(torch.zeros(8, device="cuda") for _ in range(10)))
-    ones = [torch.ones_like(band) for band in outputs]
     calls = {
         "copy_": lambda: other.copy_(line),
         "torch.empty": lambda: torch.empty((2, 1, 512), device="cuda"),
@@ -241,9 +269,7 @@ def host() -> None:
             image, "bior4.4", "symmetric", DEPTH
         ),
         "waverec2": lambda: wavelets.waverec2(tree, "bior4.4", "symmetric"),
-        "a gradient that costs nothing, of 10 results": lambda: torch.autograd.grad(
-            outputs, leaf, ones, retain_graph=True
-        ),
+        "a gradient that costs nothing, of 10 results": nothing(10),
     }
     print("| call | host, us |\n|---|---|")
     for name, call in calls.items():

@@ -7,7 +7,6 @@ of reverse mode, forward mode and vmap closes on the same pair.
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import torch
@@ -41,7 +40,7 @@ class LinearMap:
         result: tuple[Tensor, ...] = function.apply(self, *inputs)
         return result
 
-    @cached_property
+    @property
     def transposed(self) -> "LinearMap":
         return LinearMap(self.adjoint, self.run)
 

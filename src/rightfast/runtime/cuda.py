@@ -54,7 +54,7 @@ class CudaGraphs:
     def order(self) -> None:
         """A call on another stream than the one before waits for it: they share memory."""
         # To make a Stream takes two microseconds, and most calls are where the last one was.
-        device = torch._C._cuda_getDevice()  # type: ignore[no-untyped-call]
+        device = torch._C._cuda_getDevice()
         here = device, torch._C._cuda_getCurrentRawStream(device)
         if self._here == here:
             return

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any, NamedTuple
 
 import torch
@@ -27,7 +26,7 @@ class Layout:
     shapes: tuple[torch.Size, ...]
     axes: int
 
-    @cached_property
+    @property
     def sizes(self) -> list[int]:
         """How many coefficients each band has."""
         return [shape.numel() for shape in self.shapes]

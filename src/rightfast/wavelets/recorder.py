@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Sequence
@@ -14,7 +15,7 @@ from rightfast_kernels.dwt.linear import LinearMap
 from torch import Tensor
 from torch.autograd import forward_ad
 
-from rightfast.runtime import Backend, NotRecordable, NotRecorded
+from rightfast.runtime import Backend, CudaGraphs, NotRecordable, NotRecorded
 from rightfast.wavelets import backends, decompose, reconstruct
 from rightfast.wavelets.inputs import check_axes
 from rightfast.wavelets.layout import Layout, Packed, bands_of
@@ -55,11 +56,19 @@ class Call:
 class Recorded:
     """A transform that `recorded` made. ``len()`` is the number of recordings that it keeps."""
 
-    def __init__(self, call: Call, packed: bool, bound: bool, most: int, backend: Backend) -> None:
-        self._call, self._packed, self._bound = call, packed, bound
-        self._most, self._backend = most, backend
-        self._here = attrgetter(f"is_{backend.device}")
+    def __init__(
+        self, call: Call, packed: bool, bound: bool, most: int, backend: Backend | None
+    ) -> None:
+        self._call, self._packed, self._bound, self._most = call, packed, bound, most
+        self._backend: Backend = CudaGraphs() if backend is None else backend
+        self._made = call, packed, bound, most, backend
+        self._here = attrgetter(f"is_{self._backend.device}")
         self._plans: OrderedDict[Hashable, _Plan | None] = OrderedDict()
+        self._lock = threading.RLock()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """A copy has recorded nothing."""
+        return Recorded, self._made
 
     def __len__(self) -> int:
         return sum(len(plan) for plan in self._plans.values() if plan)
@@ -81,6 +90,7 @@ class Recorded:
             plan = self._meet(key, data, given)
         if plan is None or not backends.takes_kernel():
             return self._called(data)
+        backends.note_eager("kernel")
         if torch.is_grad_enabled() and any(map(_wants_gradient, given)):
             results = plan.linear(*given)
         else:
@@ -114,7 +124,7 @@ class Recorded:
 
     def _layout(self, bands: Sequence[Tensor]) -> Layout:
         axes = 1 if self._call.form == "wavedec" else len(self._call.prepared(bands[0].ndim))
-        return Layout(self._call.form, tuple(map(_shape, bands)), axes)
+        return Layout(self._call.form, tuple(band.shape for band in bands), axes)
 
     def _unpacked(self, packed: Packed) -> list[Any]:
         flat, layout = packed
@@ -180,7 +190,7 @@ class Recorded:
         for number, run in enumerate((plain.run, plain.adjoint)):
             one, other = sides[inverse ^ number], sides[not inverse ^ number]
             bound = self._bound and not number  # gradients come from anywhere
-            pass_ = Pass(self._backend, works[inverse ^ number], one, other, bound)
+            pass_ = Pass(self._backend, self._lock, works[inverse ^ number], one, other, bound)
             ways.append(_Way(pass_, run, one, other, self._backend))
         return _Plan(layout, *ways)
 

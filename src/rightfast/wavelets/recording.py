@@ -66,15 +66,14 @@ def recorded(
         raise ValueError(f"expected neither level= nor packed= for {name}, which takes both kinds")
     if most < 1:
         raise ValueError(f"expected most=1 or more, got {most}; call {name} to record nothing")
-    # Not at the start of every program: they need the runtime.
-    from rightfast.runtime import CudaGraphs
-    from rightfast.wavelets.recorder import Call, Recorded
+    from rightfast.wavelets.recorder import Call, Recorded  # which imports the runtime
 
-    inverse, form = name in INVERSES, INVERSES.get(name, name)
-    return Recorded(
-        Call(function, wavelet, mode, level, AXES[form] if axes is None else axes, form, inverse),
-        packed,
-        bound,
-        most,
-        CudaGraphs() if backend is None else backend,
-    )
+    form = INVERSES.get(name, name)
+    given = AXES[form] if axes is None else axes
+    call = Call(function, _fixed(wavelet), _fixed(mode), level, _fixed(given), form, form != name)
+    return Recorded(call, packed, bound, most, backend)
+
+
+def _fixed(value: Any) -> Any:
+    """``value``, which does not change with the caller's list."""
+    return tuple(value) if isinstance(value, list) else value

@@ -5,8 +5,9 @@ result. A pass here depends on nothing but the shapes, the dtype and the device 
 by which `recorded` finds it, so only the runtime's backends are used.
 """
 
-import threading
 from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager
+from sys import getrefcount
 from typing import Any
 
 import torch
@@ -18,9 +19,10 @@ from rightfast.wavelets.layout import Layout
 # How many recordings of a pass lend their results until nobody holds them any more. In
 # `y = f(x)` the last result is held while the next one is computed, so it takes two.
 LENDERS = 2
-# A pass that was bound to more places than this copies what comes from others.
+# A pass that was bound to so many places copies what comes from others.
 MOST_PLACES = 8
 _use_count: Callable[[int], int] | None = getattr(torch._C, "_storage_Use_Count", None)
+Place = tuple[int, ...] | None
 Work = Callable[[Sequence[Tensor], Sequence[Tensor]], None]
 
 
@@ -51,23 +53,32 @@ class Side:
 class Slot:
     """One recording and its results."""
 
+    recording: Any
+
     def __init__(self, outputs: Side, like: Tensor, lends: bool) -> None:
         self.results, self.bands = outputs.make(like)
-        self.lends = lends
-        storage = self.bands[0].untyped_storage()
-        self._storage, self._place = storage, storage._cdata
-        self._own = _use_count(self._place) if _use_count else 0
-        self.recording: Any = None
+        self._lends = lends
+        self._storage = self.bands[0].untyped_storage()
+        self._number, self._address = self._storage._cdata, self._storage.data_ptr()
+        self._own = _use_count(self._number) if _use_count else 0
+        self._handles = getrefcount(self._storage)
 
     def free(self) -> bool:
-        """Whether nobody holds a tensor on its memory: no caller, no backward pass to come."""
-        return not self.lends or _use_count(self._place) == self._own  # type: ignore[misc]
+        """Whether nobody holds a tensor on its memory (no caller, no backward pass to come), nor
+        has given that memory back."""
+        return not self._lends or (
+            _use_count(self._number) == self._own  # type: ignore[misc]
+            and getrefcount(self._storage) == self._handles  # `untyped_storage()` of a caller
+            and self._storage.data_ptr() == self._address
+        )
 
     def hand_out(self) -> tuple[Tensor, ...]:
         """The results as tensors of their own; of copies, unless they are lent."""
-        if self.lends:
+        if self._lends:
             return tuple(map(Tensor.detach, self.results))
-        whole = self.results[0].new_empty(0).set_(self._storage.clone())  # one copy for all
+        whole = self.results[0].new_empty(0)
+        with torch.no_grad():
+            whole.set_(self._storage.clone())  # type: ignore[no-untyped-call]
         return tuple(
             whole.as_strided(x.shape, x.stride(), x.storage_offset()) for x in self.results
         )
@@ -76,38 +87,47 @@ class Slot:
 class Pass:
     """``work(bands given, bands to fill)``, recorded and replayed.
 
-    With ``bound``, what is given is read where it is, by recordings that hold its addresses, but not
-    its memory: a replay serves a call with live tensors there. Else it is copied.
+    With ``bound``, what is given is read where it is, by recordings that hold its addresses, not
+    its memory: each replay serves a call with live tensors there. Else it is copied. ``lock`` is
+    that of all passes of a backend, which puts their streams in order.
     """
 
     def __init__(
-        self, backend: Backend, work: Work, inputs: Side, outputs: Side, bound: bool
+        self,
+        backend: Backend,
+        lock: AbstractContextManager[Any],
+        work: Work,
+        inputs: Side,
+        outputs: Side,
+        bound: bool,
     ) -> None:
-        self._backend, self._work, self._bound = backend, work, bound
+        self._backend, self._lock, self._work, self._bound = backend, lock, work, bound
         self._inputs, self._outputs = inputs, outputs
         self._copied: tuple[list[Tensor], list[Tensor]] | None = None
-        self._slots: dict[Any, list[Slot]] = {}
-        self._lock = threading.RLock()
+        self._slots: dict[Place, list[Slot]] = {}
 
     def __len__(self) -> int:
         return sum(map(len, self._slots.values()))
 
     def __call__(self, given: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The results for what is given, which has the shapes, dtype and device of this pass."""
+        """The results for what is given, which has the shapes, dtype and device of this pass.
+
+        Raises NotRecordable; the pass is of no use then.
+        """
         with self._lock:
             place = self._place(given) if self._bound else None
             for slot in self._slots.get(place, ()):
                 if slot.free():
                     break
             else:
-                slot = self._record(place, given)
+                slot = self._recorded(place, given)
+            self._backend.order()
             if place is None:
                 self._feed(given)
-            self._backend.order()
             slot.recording.replay()
             return slot.hand_out()
 
-    def _place(self, given: Sequence[Tensor]) -> tuple[int, ...] | None:
+    def _place(self, given: Sequence[Tensor]) -> Place:
         """The addresses to read from; None: it must be copied."""
         place = tuple(map(Tensor.data_ptr, given))
         if place not in self._slots and len(self._slots) >= MOST_PLACES:
@@ -122,28 +142,31 @@ class Pass:
         if len(given) == 1:
             self._copied[0][0].copy_(given[0])
         else:
-            torch._foreach_copy_(self._copied[0], given)
+            torch._foreach_copy_(self._copied[0], list(given))
 
-    def _record(self, place: Any, given: Sequence[Tensor]) -> Slot:
-        """Runs once for real, which compiles the kernels, then once more to be captured."""
+    def _recorded(self, place: Place, given: Sequence[Tensor]) -> Slot:
+        try:
+            with torch.inference_mode(False), torch.no_grad():
+                return self._record(place, given)
+        except NotRecordable:
+            raise
+        except Exception as error:  # whatever is wrong with the work comes up without a recording
+            raise NotRecordable("capture", repr(error)) from error
+
+    def _record(self, place: Place, given: Sequence[Tensor]) -> Slot:
+        """Works once for real, which compiles the kernels, then once more to be captured."""
         slots = self._slots.setdefault(place, [])
         slot = Slot(self._outputs, given[0], _use_count is not None and len(slots) < LENDERS)
         self._backend.order()
+        known, fed = list(slot.results), list[Tensor]()
         if place is not None:
-            known, fed, bands = [*slot.results, *given], [], self._inputs.bands(given)
+            known += given
+            bands = self._inputs.bands(given)
         else:
             self._copied = self._copied or self._inputs.make(given[0])
+            fed, bands = self._copied
             self._feed(given)
-            known, (fed, bands) = slot.results, self._copied
-        with torch.inference_mode(False), torch.no_grad():
-            self._work(bands, slot.bands)
-            try:
-                _, slot.recording = self._backend.capture(
-                    lambda: self._work(bands, slot.bands), known, fed
-                )
-            except NotRecordable:
-                raise
-            except Exception as error:  # the work itself has just been done without one
-                raise NotRecordable("capture", repr(error)) from error
+        self._work(bands, slot.bands)
+        _, slot.recording = self._backend.capture(lambda: self._work(bands, slot.bands), known, fed)
         slots.append(slot)
         return slot
