@@ -78,7 +78,12 @@ class Recorded:
         if torch.compiler.is_compiling():
             return self._called(data)
         given, layout = self._read(data)
-        if not given or not self._here(given[0]) or not _replayable(given, self._backend):
+        if (
+            not given
+            or not self._here(given[0])
+            or not _replayable(given, self._backend)
+            or not backends.takes_kernel()
+        ):
             return self._called(data)
         first = given[0]
         shapes = first.shape if len(given) == 1 else tuple(map(_shape, given))
@@ -88,7 +93,7 @@ class Recorded:
             self._plans.move_to_end(key)
         except KeyError:
             plan = self._meet(key, data, given)
-        if plan is None or not backends.takes_kernel():
+        if plan is None:
             return self._called(data)
         backends.note_eager("kernel")
         if torch.is_grad_enabled() and any(map(_wants_gradient, given)):
