@@ -212,7 +212,7 @@ def _real(x: Tensor) -> Tensor:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `down` and `up` take ``x`` as it is: a plain tensor, or a parameter, of a CUDA device."""
+    """Whether `down` and `up` take ``x`` as it is: a tensor of a CUDA device, or parameter."""
     return (
         type(x) in native.PLAIN
         and x.is_cuda
