@@ -126,7 +126,7 @@ def _bits(taps: Sequence[float]) -> tuple[int, ...]:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether the operators take ``x`` as it is: a float32 or float64 tensor of the CPU, or parameter."""
+    """Whether the operators take ``x`` as it is: float32 or float64, of the CPU, no subclass."""
     return (
         type(x) in PLAIN
         and x.device.type == "cpu"
