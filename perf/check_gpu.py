@@ -1,6 +1,7 @@
 """Wavelets on one GPU: verified against float64, timed beside copy_, as Markdown.
 
     python perf/check_gpu.py targets               # LiteVAE, JPEG 2000 and large cases
+    python perf/check_gpu.py recorded              # the small cases, recorded
     python perf/check_gpu.py strips                # how the fused kernels are cut
     python perf/check_gpu.py host                  # what the host spends on small calls
 
@@ -15,6 +16,7 @@ import statistics
 import sys
 import time
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -139,6 +141,103 @@ def replayed(call: Callable[[], Any]) -> Callable[[], None]:
     return graph.replay
 
 
+def recorded(some: str) -> None:
+    """The small cases by `wavelets.recorded`, each verified first. Then what autograd takes itself
+    for one result, and for ten."""
+    print("| case | " + " | ".join(RECORDED) + " | error |\n|---|" + "---|" * (len(RECORDED) + 1))
+    for name, (wavelet, mode, shape, dims) in CASES.items():
+        if some in name and torch.Size(shape).numel() < 1 << 22:
+            recorded_of(name, wavelet, mode, shape, tuple(range(-dims, 0)))
+    calls = {"one": nothing(1), "ten": nothing(10)}
+    one, ten = microseconds(calls).values()
+    print(f"\nA gradient that costs nothing, of one result: {one:.1f}, of ten: {ten:.1f}")
+
+
+RECORDED = (
+    "forward, called",
+    "tree",
+    "tree, bound",
+    "packed",
+    "packed, bound",
+    "inverse, called",
+    "of a tree",
+    "of packed",
+    "of packed, bound",
+    "gradient, called",
+    "of a tree, recorded",
+    "of packed, recorded",
+)
+
+
+def recorded_of(
+    name: str, wavelet: str, mode: str, shape: tuple[int, ...], axes: tuple[int, ...]
+) -> None:
+    def made(packed: bool, bound: bool = False) -> Any:
+        return wavelets.recorded(
+            wavelets.wavedecn, wavelet, mode, DEPTH, axes, packed=packed, bound=bound
+        )
+
+    def made_inverse(bound: bool = False) -> Any:
+        return wavelets.recorded(wavelets.waverecn, wavelet, mode, axes=axes, bound=bound)
+
+    def called(x: torch.Tensor) -> list[Any]:
+        return wavelets.wavedecn(x, wavelet, mode, DEPTH, axes)
+
+    def gradient(given: list[torch.Tensor], weights: list[torch.Tensor]) -> Callable[[], Any]:
+        return lambda: torch.autograd.grad(given, leaf, weights, retain_graph=True)
+
+    x = torch.randn(shape, device="cuda")
+    leaf, coefficients, row = x.clone().requires_grad_(), called(x), made(True)(x)
+    exact = flat(called(x.double().cpu()))
+    weights = [torch.randn_like(band) for band in exact]
+    slope = exact_gradient(called, x, weights)
+    ours = [w.to(x) for w in weights]
+    calls = (
+        lambda: called(x),
+        partial(made(False), x),
+        partial(made(False, True), x),
+        partial(made(True), x),
+        partial(made(True, True), x),
+        lambda: wavelets.waverecn(coefficients, wavelet, mode, axes),
+        partial(made_inverse(), coefficients),
+        partial(made_inverse(), row),
+        partial(made_inverse(True), row),
+        gradient(flat(called(leaf)), ours),
+        gradient(flat(made(False)(leaf)), ours),
+        gradient([made(True)(leaf).flat], [torch.cat([w.flatten() for w in ours])]),
+    )
+    wanted = [exact] * 5 + [[x]] * 4 + [[slope]] * 3
+    error = 0.0
+    for call, right in zip(calls, wanted, strict=True):
+        for _ in range(3):  # recorded, and replayed twice
+            found = call()
+            found = found.unpack() if isinstance(found, wavelets.Packed) else found
+            for a, b in zip(torch.utils._pytree.tree_leaves(found), right, strict=True):
+                a, b = a[tuple(map(slice, b.shape))].double().cpu(), b.double().cpu()
+                error = max(error, float((a - b).abs().max() / b.abs().max()))
+    if not error < 5e-6:
+        raise SystemExit(f"{name}: wrong: {error:.1e}")
+    took = microseconds(dict(zip(RECORDED, calls, strict=True)))
+    cells = " | ".join(f"{one:.1f}" for one in took.values())
+    print(f"| {name} | {cells} | {error:.0e} |", flush=True)
+
+
+def exact_gradient(
+    call: Callable[[torch.Tensor], list[Any]], x: torch.Tensor, weights: list[torch.Tensor]
+) -> torch.Tensor:
+    leaf = x.double().cpu().requires_grad_()
+    (found,) = torch.autograd.grad(flat(call(leaf)), leaf, weights)
+    return found
+
+
+def nothing(count: int) -> Callable[[], Any]:
+    """A gradient that costs nothing, of so many results."""
+    leaf = torch.zeros(8, device="cuda").requires_grad_()
+    outputs = Nothing.apply(leaf, *(torch.zeros(8, device="cuda") for _ in range(count)))
+    ones = [torch.ones_like(band) for band in outputs]
+    return lambda: torch.autograd.grad(outputs, leaf, ones, retain_graph=True)
+
+
 class Nothing(torch.autograd.Function):
     """Ten results and a gradient that cost nothing: what autograd takes by itself."""
 
@@ -160,9 +259,6 @@ def host() -> None:
     bands = wavelets.wavedec(line, "haar", "zero", DEPTH)
     tree = wavelets.wavedec2(image, "bior4.4", "symmetric", DEPTH)
     other = torch.empty_like(line)
-    leaf = image.clone().requires_grad_()
-    outputs = Nothing.apply(leaf, *(torch.zeros(8, device="cuda") for _ in range(10)))
-    ones = [torch.ones_like(band) for band in outputs]
     calls = {
         "copy_": lambda: other.copy_(line),
         "torch.empty": lambda: torch.empty((2, 1, 512), device="cuda"),
@@ -173,9 +269,7 @@ def host() -> None:
             image, "bior4.4", "symmetric", DEPTH
         ),
         "waverec2": lambda: wavelets.waverec2(tree, "bior4.4", "symmetric"),
-        "a gradient that costs nothing, of 10 results": lambda: torch.autograd.grad(
-            outputs, leaf, ones, retain_graph=True
-        ),
+        "a gradient that costs nothing, of 10 results": nothing(10),
     }
     print("| call | host, us |\n|---|---|")
     for name, call in calls.items():
@@ -232,7 +326,7 @@ def strips(some: str) -> None:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("what", choices=("targets", "strips", "host"))
+    parser.add_argument("what", choices=("targets", "recorded", "strips", "host"))
     parser.add_argument("--some", default="", help="only cases whose name has this in it")
     chosen = parser.parse_args()
     print(f"{torch.cuda.get_device_name()}, torch {torch.__version__}", flush=True)
@@ -240,6 +334,8 @@ def main() -> int:
         strips(chosen.some)
     elif chosen.what == "host":
         host()
+    elif chosen.what == "recorded":
+        recorded(chosen.some)
     else:
         targets(chosen.some)
     return 0

@@ -101,6 +101,29 @@ def by_torch_inverse(coefficients, spec):
         return ours_inverse(coefficients, spec)
 
 
+# Recorded in a CUDA graph by the first call, which is not timed, and replayed.
+
+
+def recorded(x, spec):
+    return by_kernel(_recorded(spec, "wavedec", x.is_cuda), x, spec)
+
+
+def recorded_inverse(coefficients, spec):
+    return by_kernel(_recorded(spec, "waverec", coefficients[0].is_cuda), coefficients, spec)
+
+
+@functools.cache
+def _recorded(spec, name, on_gpu):
+    if not on_gpu:
+        raise Unsupported("CUDA graphs are recorded on a GPU")
+    function = getattr(wavelets, name + {1: "", 2: "2", 3: "n"}[len(spec.shape)])
+    level, axes = (spec.level if name == "wavedec" else None), spec.axes
+    made = wavelets.recorded(
+        function, spec.wavelet, spec.mode, level, axes if len(axes) > 1 else -1
+    )
+    return lambda data, spec: made(data)
+
+
 def ours(x, spec):
     if len(spec.shape) == 1:
         return wavelets.wavedec(x, spec.wavelet, spec.mode, spec.level)
@@ -281,6 +304,7 @@ def pyramid(request, perf_device):
 
 @pytest.mark.perf_backends(
     kernel=kernel,
+    recorded=recorded,
     torch=by_torch,
     pywt=peer(by_pywt, prepare=on_cpu),
     ptwt=peer(by_ptwt),
@@ -293,6 +317,7 @@ def test_forward(perf, signal, backend):
 
 @pytest.mark.perf_backends(
     kernel=kernel_inverse,
+    recorded=recorded_inverse,
     torch=by_torch_inverse,
     pywt=peer(by_pywt_inverse, prepare=on_cpu),
     ptwt=peer(by_ptwt_inverse, prepare=to_ptwt),
@@ -305,6 +330,7 @@ def test_inverse(perf, pyramid, backend):
 
 @pytest.mark.perf_backends(
     kernel=kernel,
+    recorded=recorded,
     torch=by_torch,
     ptwt=peer(by_ptwt),
     pytorch_wavelets=peer(by_pytorch_wavelets, output=from_bands),

@@ -16,7 +16,7 @@ FUNCTIONS = [
     name
     for name in ours.__all__
     if inspect.isfunction(getattr(ours, name))
-    and name not in ("wavelist", "families", "backend", "served", "tuned")
+    and name not in ("wavelist", "families", "backend", "served", "tuned", "recorded")
 ]
 
 

@@ -197,7 +197,7 @@ def test_complex_data_and_gaps(wavelet):
 def test_narrow_dtypes_are_rounded_once(wavelet, mode, axes, dtype):
     """Sums are float32, through all levels."""
     x = random(7, 6, dtype=dtype)
-    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), 2)), 2, (7, 6), False)
+    plan = decompose.native_of(tuple(prepare(wavelet, mode, list(axes), 2)), 2, (7, 6), False)
     call = lambda x: ours.wavedecn(x, wavelet, mode, 2, axes)  # noqa: E731
     bands = plan.down(x, gpu.down)
     rounded_once(plan.down(x, gpu.down), by_torch(call, x), dtype)
@@ -230,7 +230,9 @@ CASES = [
 @interpreted
 @pytest.mark.parametrize(("shape", "wavelet", "mode", "axes"), CASES)
 def test_each_direction_is_the_adjoint_of_the_other(shape, wavelet, mode, axes):
-    plan = decompose._native(tuple(prepare(wavelet, mode, list(axes), len(shape))), 2, shape, False)
+    plan = decompose.native_of(
+        tuple(prepare(wavelet, mode, list(axes), len(shape))), 2, shape, False
+    )
     x = random(*shape)
     bands = plan.down(x, gpu.down)
     given = [random(*band.shape, key=i) for i, band in enumerate(bands)]
@@ -379,7 +381,7 @@ def test_an_empty_batch_launches_nothing():
 
 @interpreted
 def test_bands_that_are_not_as_planned_are_refused():
-    plan = decompose._native(tuple(prepare("db2", "zero", [0, 1], 2)), 1, (9, 10), False)
+    plan = decompose.native_of(tuple(prepare("db2", "zero", [0, 1], 2)), 1, (9, 10), False)
     bands = list(plan.down(random(9, 10), gpu.down))
     for wrong in (bands[:3], [*bands[:3], bands[3].float()], [*bands[:3], bands[3][:2]]):
         with pytest.raises(RuntimeError, match="expected 4 contiguous tensors"):
@@ -390,7 +392,7 @@ def test_bands_that_are_not_as_planned_are_refused():
 @pytest.mark.parametrize("wavelet", ["haar", "db2"])
 def test_nothing_is_written_past_what_was_planned(wavelet):
     """Whoever calls the operators by themselves; on the CPU they are refused as well."""
-    plan = decompose._native(tuple(prepare(wavelet, "zero", [0, 1], 2)), 1, (4, 6), False).plan
+    plan = decompose.native_of(tuple(prepare(wavelet, "zero", [0, 1], 2)), 1, (4, 6), False).plan
     x = random(4, 6)
     bands = native.down(x, plan)
     for other in (random(8, 6), x.mT.contiguous(), x.mT.contiguous().mT):
@@ -406,7 +408,7 @@ def test_nothing_is_written_past_what_was_planned(wavelet):
 
 @interpreted
 def test_nothing_is_recorded_for_derivatives_the_second_time_either():
-    plan = decompose._native(tuple(prepare("haar", "zero", [0], 1)), 1, (8,), False).plan
+    plan = decompose.native_of(tuple(prepare("haar", "zero", [0], 1)), 1, (8,), False).plan
     for _ in range(3):
         bands = gpu.down(random(8).requires_grad_(), plan)
         assert not any(band.requires_grad for band in bands)

@@ -11,6 +11,7 @@ from typing import Any
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 Map = Callable[..., tuple[Tensor, ...]]
 
@@ -33,6 +34,8 @@ class LinearMap:
             one = inputs[batched.index(True)]
             inputs = tuple(x + one.new_empty(x.shape).zero_() for x in inputs)
         transforms = torch._C._are_functorch_transforms_active()
+        if not (transforms or any(batched) or torch.is_grad_enabled()) and _no_tangents():
+            return self.run(*inputs)  # in a backward pass, mostly: nothing to be noted
         function: Any = _Transformed if transforms else _Eager
         result: tuple[Tensor, ...] = function.apply(self, *inputs)
         return result
@@ -40,6 +43,10 @@ class LinearMap:
     @property
     def transposed(self) -> "LinearMap":
         return LinearMap(self.adjoint, self.run)
+
+
+def _no_tangents() -> bool:
+    return forward_ad._current_level < 0
 
 
 def _backward(ctx: Any, *grads: Tensor) -> Any:

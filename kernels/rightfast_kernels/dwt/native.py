@@ -41,6 +41,7 @@ MODES = (
 MOST_AXES = 6
 SETS = ("avx512", "avx2", "baseline")
 DTYPES = (torch.float32, torch.float64)
+PLAIN = (Tensor, torch.nn.Parameter)
 
 
 def _load() -> bool:
@@ -125,9 +126,9 @@ def _bits(taps: Sequence[float]) -> tuple[int, ...]:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether the operators take ``x`` as it is: a plain float32 or float64 tensor of the CPU."""
+    """Whether the operators take ``x`` as it is: float32 or float64, of the CPU, no subclass."""
     return (
-        type(x) is Tensor
+        type(x) in PLAIN
         and x.device.type == "cpu"
         and x.dtype in DTYPES
         and not torch._C._functorch.is_legacy_batchedtensor(x)

@@ -10,6 +10,7 @@ from rightfast.wavelets.backends import backend, served
 from rightfast.wavelets.catalogue import families, wavelist
 from rightfast.wavelets.gpu_tuned import tuned
 from rightfast.wavelets.layers import DWT, IDWT
+from rightfast.wavelets.layout import Packed
 from rightfast.wavelets.lengths import (
     dwt_coeff_len,
     dwt_max_level,
@@ -25,6 +26,7 @@ from rightfast.wavelets.packed import (
     ravel_coeffs,
     unravel_coeffs,
 )
+from rightfast.wavelets.recording import recorded
 from rightfast.wavelets.single import dwt, dwt2, dwtn, idwt, idwt2, idwtn
 from rightfast.wavelets.wavelet import Wavelet
 
@@ -32,6 +34,7 @@ __all__ = [
     "DWT",
     "IDWT",
     "Modes",
+    "Packed",
     "Wavelet",
     "array_to_coeffs",
     "backend",
@@ -47,6 +50,7 @@ __all__ = [
     "idwt2",
     "idwtn",
     "ravel_coeffs",
+    "recorded",
     "served",
     "tuned",
     "unravel_coeffs",

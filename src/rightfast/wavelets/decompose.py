@@ -73,7 +73,7 @@ def _decompose_into(x: Tensor, axes: Axes, depth: int, out: Any) -> tuple[Tensor
     data = served_as(x)
     kernel = depth and data.dtype == result_dtype(x) and kernel_serves((data,), axes)
     if kernel and writable(flat, data.dtype, [x]):
-        _native(tuple(axes), depth, tuple(x.shape), x.is_complex()).down_into(data, flat)
+        native_of(tuple(axes), depth, tuple(x.shape), x.is_complex()).down_into(data, flat)
         note("kernel")
     else:
         low, levels = decompose(x, axes, depth)
@@ -95,15 +95,20 @@ def _shapes(shape: Sequence[int], axes: Axes, depth: int) -> list[tuple[int, ...
 
 def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int, key: Any) -> tuple[Tensor, ...]:
     if torch.compiler.is_compiling():
-        uncached = _native.__wrapped__  # a compiler warns of caches
+        uncached = native_of.__wrapped__  # a compiler warns of caches
         kernel: Native = uncached(axes, depth, tuple(x.shape), x.is_complex())
         return kernel.down(x, native.recorded_down)
-    kernel = _native(axes, depth, tuple(x.shape), x.is_complex())
+    kernel = native_of(axes, depth, tuple(x.shape), x.is_complex())
     remember(key, kernel)
     note("kernel")
     if not derivatives(x):
         return kernel.down(x)
-    shapes = _shapes(x.shape, axes, depth)
+    return linear_of(kernel, axes, x.shape, depth)(x)
+
+
+def linear_of(kernel: Native, axes: Axes, shape: Sequence[int], depth: int) -> LinearMap:
+    """The transform of signals of this shape and its adjoint, by the kernel where that serves."""
+    shapes = _shapes(shape, axes, depth)
 
     def run(x: Tensor) -> tuple[Tensor, ...]:
         return kernel.down(x) if takes(x) else _analyse_levels(x, axes, depth, polyphase)
@@ -112,11 +117,12 @@ def _by_kernel(x: Tensor, axes: tuple[Any, ...], depth: int, key: Any) -> tuple[
         one = takes(g[0])
         return (kernel.up(g) if one else _analyse_levels_adjoint(g, axes, shapes, polyphase),)
 
-    return LinearMap(run, adjoint)(x)
+    return LinearMap(run, adjoint)
 
 
 @lru_cache(maxsize=256)
-def _native(axes: Axes, depth: int, shape: tuple[int, ...], complex_: bool) -> Native:
+def native_of(axes: Axes, depth: int, shape: tuple[int, ...], complex_: bool) -> Native:
+    """The kernel for ``depth`` levels of signals of this shape."""
     shapes = _shapes(shape, axes, depth)
     levels = pairwise(shapes)
     keys = band_keys(len(axes))

@@ -212,9 +212,9 @@ def _real(x: Tensor) -> Tensor:
 
 
 def takes(x: Tensor) -> bool:
-    """Whether `down` and `up` take ``x`` as it is: a plain tensor of a CUDA device."""
+    """Whether `down` and `up` take ``x`` as it is: a tensor of a CUDA device, or parameter."""
     return (
-        type(x) is Tensor
+        type(x) in native.PLAIN
         and x.is_cuda
         and x.dtype in DTYPES
         and not torch._C._functorch.is_legacy_batchedtensor(x)

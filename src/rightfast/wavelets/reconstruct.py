@@ -50,7 +50,7 @@ def reconstruct(
     ``key``: what to recall a kernel by that serves this call; ``out``: a tensor to fill, which
     is the result then.
     """
-    levels = _plan(low, details, axes, trim_first)
+    levels = plan_of(low, details, axes, trim_first)
     given = [] if low is None else [low]
     given += [band for bands in details for band in bands.values()]
     dtype = common_dtype(given)
@@ -61,7 +61,7 @@ def reconstruct(
         if not (kernel and writable([out], data[0].dtype, given)):
             write([out], [reconstruct(low, details, axes, trim_first)])
         else:
-            _native(tuple(axes), tuple(levels), data[0].is_complex()).up_into(
+            native_of(tuple(axes), tuple(levels), data[0].is_complex()).up_into(
                 _trimmed(data, levels), out
             )
             note("kernel")
@@ -82,7 +82,7 @@ def reconstruct(
     return cast(x, dtype)
 
 
-def _plan(
+def plan_of(
     low: Tensor | None, details: Sequence[Bands], axes: Axes, trim_first: bool
 ) -> list[Level]:
     """The levels to go up; checks every shape before anything is computed."""
@@ -140,20 +140,26 @@ def _by_kernel(data: list[Tensor], levels: Sequence[Level], axes: Axes, key: Any
     if low is not None and low != levels[0].shape:
         data, key = _trimmed(data, levels), None
     if torch.compiler.is_compiling():
-        uncached = _native.__wrapped__  # a compiler warns of caches
+        uncached = native_of.__wrapped__  # a compiler warns of caches
         kernel: Native = uncached(tuple(axes), tuple(levels), data[0].is_complex())
         return kernel.up(data, native.recorded_up)
-    kernel = _native(tuple(axes), tuple(levels), data[0].is_complex())
+    kernel = native_of(tuple(axes), tuple(levels), data[0].is_complex())
     remember(key, kernel)
     note("kernel")
     if not any(derivatives(band) for band in data):
         return kernel.up(data)
-    trimmed = [replace(levels[0], low=low and levels[0].shape), *levels[1:]]
-    (x,) = LinearMap(
-        lambda *flat: (kernel.up(flat) if takes(flat[0]) else _up(flat, trimmed, axes, polyphase),),
-        lambda g: kernel.down(g) if takes(g) else _up_adjoint(g, trimmed, axes, polyphase),
-    )(*data)
+    (x,) = linear_of(kernel, axes, levels)(*data)
     return x
+
+
+def linear_of(kernel: Native, axes: Axes, levels: Sequence[Level]) -> LinearMap:
+    """The reconstruction and its adjoint, by the kernel where that serves; the approximation that
+    comes in is as long as the details beside it."""
+    levels = [replace(levels[0], low=levels[0].low and levels[0].shape), *levels[1:]]
+    return LinearMap(
+        lambda *flat: (kernel.up(flat) if takes(flat[0]) else _up(flat, levels, axes, polyphase),),
+        lambda g: kernel.down(g) if takes(g) else _up_adjoint(g, levels, axes, polyphase),
+    )
 
 
 def _trimmed(data: Sequence[Tensor], levels: Sequence[Level]) -> list[Tensor]:
@@ -164,7 +170,8 @@ def _trimmed(data: Sequence[Tensor], levels: Sequence[Level]) -> list[Tensor]:
 
 
 @lru_cache(maxsize=256)
-def _native(axes: Axes, levels: Sequence[Level], complex_: bool) -> Native:
+def native_of(axes: Axes, levels: Sequence[Level], complex_: bool) -> Native:
+    """The kernel for these levels."""
     lengths = []
     for level in reversed(levels):
         above = _shape_above(level.shape, axes)
