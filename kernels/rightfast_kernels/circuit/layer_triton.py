@@ -48,8 +48,8 @@ def scaled_elements(
     scaled, first, n, tables, blocks, factors, largest, c, b, batch, alpha, C,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, KEPT: tl.constexpr,
 ):  # fmt: skip
-    """E [c, b] as it was KEPT, or once more from the factors and m [b]; 0 past the ends, and for data
-    that is none, whose e is NaN."""
+    """E [c, b] as it was KEPT, or once more from the factors and m [b]; 0 past the ends, and for
+    data that is none, whose e is NaN."""
     inside = (c < C)[:, None] & (b < batch)[None, :]
     if KEPT:
         own = from_row(scaled, first, batch)
