@@ -8,8 +8,9 @@
     reference_categorical   values picked from tables of probabilities, and counted into them
     reference_update        parameters from flows, in place
 
-    elements, sum, combine, element_flows, row_flows, product, parameter_flows, categorical, em
-                            ..._triton: the same on a GPU, layer_triton what they share
+    elements, sum, combine, element_flows, row_flows, product, parameter_flows, categorical, em,
+    em_ragged               ..._triton: the same on a GPU, layer_triton what they share
+    topdown, sampling       ..._triton: from the root down on a GPU; draws by inverse CDF
 
 Shapes: G groups with N sums and C children each, B samples, the batch innermost. theta [G, N, C],
 e [G, C, B], n [G, N, B]; with one group the leading dimension may be left out.
