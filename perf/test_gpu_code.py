@@ -77,7 +77,7 @@ def circuit(dtype):
 
 
 def passes():
-    """What a child process runs: forward, backward and M-step by interpreted kernels."""
+    """What a child process runs: forward, backward, M-step and samples by interpreted kernels."""
     from rightfast.circuits import gpu
 
     gpu.takes = lambda device, dtype: dtype == torch.float32
@@ -86,6 +86,8 @@ def passes():
         own(torch.zeros(64, 3, dtype=torch.int64))
     own.backward()
     circuits.em_step(own)
+    x = circuits.sample(own, 64, 0)
+    circuits.conditional_sample(own, x, x > 32, 0)
 
 
 def test_circuit_code(perf):

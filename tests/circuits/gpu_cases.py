@@ -7,7 +7,7 @@ import sys
 import pytest
 import torch
 
-from rightfast.circuits import Circuit, compile, em_step
+from rightfast.circuits import Circuit, DiscretizedLogistic, compile, em_step
 from rightfast.circuits.options import Pass
 
 from .common import STRUCTURES, assignments, zero_some
@@ -19,10 +19,7 @@ ON_A_GPU = [
     pytest.mark.gpu,
     pytest.mark.skipif(INTERPRETED or not torch.cuda.is_available(), reason="needs a CUDA device"),
 ]
-# Those of sums with all edges and categorical inputs, whose numbers kernels compute.
-SERVED = [
-    name for name in STRUCTURES if name not in ("ragged", "bernoulli", "logistic", "mixed-leaves")
-]
+SERVED = list(STRUCTURES)
 
 # Besides "ll" and powers.
 OPTIONS = [
@@ -106,10 +103,17 @@ def check_derivative(circuit, exact, x, missing=None, tolerance=2e-5, algorithm=
 
 
 def check_em(circuit, exact, steps=2, tolerance=2e-5):
-    """M-steps with what `check` has left in the flows."""
+    """M-steps with what `check` has left in the flows; the twin then goes on from the same place.
+
+    A discretised logistic's takes steps of a search, which end elsewhere in float32.
+    """
+    if any(isinstance(family.dist, DiscretizedLogistic) for family in circuit.plan.inputs):
+        tolerance = 5e-3
     for step_size, pseudocount, keep in [(1.0, 0.0, True), (0.3, 0.2, True), (0.5, 0.1, False)][
         :steps
     ]:
         for one in (circuit, exact):
             em_step(one, step_size, pseudocount, keep)
         close(circuit.parameters_flat, exact.parameters_flat, tolerance)
+        with torch.no_grad():
+            exact.parameters_flat.copy_(circuit.parameters_flat)

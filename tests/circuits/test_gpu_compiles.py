@@ -8,8 +8,22 @@ pytest.importorskip("triton")
 
 from pytest_rightfast.triton_aot import compile_ahead, inspect
 from pytest_rightfast.triton_recorder import record
-from rightfast.circuits import Categorical, compile, gpu, hmm, rat_spn
-from rightfast.circuits.gpu import tiles
+from rightfast.circuits import (
+    Bernoulli,
+    Categorical,
+    Gaussian,
+    compile,
+    conditional_sample,
+    em_step,
+    gpu,
+    hmm,
+    inputs,
+    multiply,
+    rat_spn,
+    sample,
+    summate,
+)
+from rightfast.circuits.gpu import lowering, tiles
 
 pytestmark = pytest.mark.slow
 
@@ -59,7 +73,7 @@ def one_in_log_space():
 def full_tiles(precision):
     """Those of maxima, and of flows in log space."""
     gpu.takes = lambda device, dtype: dtype == torch.float32
-    tiles.SMS = 1
+    tiles.SMS = tiles.ENOUGH = 1
     circuit = compile(hmm(3, 64, Categorical(64), homogeneous=False), precision=precision)
     x = torch.zeros(64, 3, dtype=torch.int64)
     with torch.no_grad():
@@ -81,6 +95,41 @@ def full_in_tf32():
     full_tiles("tf32")
 
 
+def queries_and_blocks(batch=17):
+    """Samples with evidence and without, of sums that have all edges, in parts and with edges of
+    their own; and the M-step."""
+    gpu.takes = lambda device, dtype: dtype == torch.float32
+    lowering.LEAST_CHILDREN = 2
+    edges = torch.tensor([[0, 0, 1, 1, 2, 3, 3], [0, 1, 0, 1, 2, 2, 3]])
+    leaf = [inputs(v, 4, dist) for v, dist in enumerate([Categorical(3), Bernoulli(), Gaussian()])]
+    some = summate(multiply(*leaf), num_nodes=4, edges=edges)
+    for root in (
+        summate(some, num_nodes=1),
+        rat_spn(8, 4, Categorical(3), depth=2, num_repetitions=2),
+    ):
+        circuit = compile(root, precision="ieee")
+        x = sample(circuit, batch, 0).float()
+        conditional_sample(circuit, x, torch.ones_like(x).bool(), 0)
+        circuit(x)
+        circuit.backward()
+        em_step(circuit, 0.5, 0.1, keep_zero_params=False)
+        em_step(circuit)
+
+
+def queries_of_one():
+    queries_and_blocks(1)
+
+
+def decoding():
+    """The walk of an "mpe" pass."""
+    gpu.takes = lambda device, dtype: dtype == torch.float32
+    circuit = compile(rat_spn(8, 4, Categorical(3), depth=2, num_repetitions=2), precision="ieee")
+    x = torch.zeros(5, 8, dtype=torch.int64)
+    with torch.no_grad():
+        circuit(x, missing_mask=x == 0)
+    circuit.state.walk(None)
+
+
 FUNCTIONS = [
     one_sample,
     several_in_bf16,
@@ -89,6 +138,9 @@ FUNCTIONS = [
     one_maximum,
     log_space_and_a_temperature,
     one_in_log_space,
+    queries_and_blocks,
+    queries_of_one,
+    decoding,
 ]
 
 

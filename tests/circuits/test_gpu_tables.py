@@ -1,4 +1,4 @@
-"""What a plan comes to on a GPU: that shared products are taken out, and who is served."""
+"""What a plan comes to on a GPU: that shared products are taken out, and whose tables there are."""
 
 import numpy as np
 import pytest
@@ -28,16 +28,15 @@ def test_products_of_one_element_each_stay():
     assert tables.rows == plan.num_rows
 
 
-@pytest.mark.parametrize("name", ["ragged", "bernoulli", "logistic", "mixed-leaves"])
-def test_what_is_not_served(name):
-    assert tables_of(make_plan(STRUCTURES[name]()[0])) is None
+def test_inputs_that_are_not_categorical_have_tables_where_they_have_categories():
+    tables = tables_of(make_plan(hmm(3, 2, Gaussian())))
+    assert [one.table for one in tables.others] == [None]
+    tables = tables_of(make_plan(STRUCTURES["mixed-leaves"]()[0]))
+    assert [(one.table.nodes, one.table.categories) for one in tables.others] == [(2, 2)]
+    assert sorted(one.categories for one in tables.inputs) == [2, 4]
 
 
-def test_continuous_inputs_are_not_served():
-    assert tables_of(make_plan(hmm(3, 2, Gaussian()))) is None
-
-
-@pytest.mark.parametrize("name", ["hmm", "pd", "rat", "shared", "scrambled"])
+@pytest.mark.parametrize("name", ["hmm", "pd", "rat", "shared", "scrambled", "ragged"])
 def test_all_integers_fit(name):
     tables = tables_of(make_plan(STRUCTURES[name]()[0]))
     assert tables.ints.dtype == np.int32

@@ -9,8 +9,9 @@
     reference_update        parameters from flows, in place
 
     elements, sum, combine, element_flows, row_flows, product, parameter_flows, categorical, em,
-    max, max_flows, mode, log_flows, quotients
+    max, max_flows, mode, log_flows, quotients, em_ragged
                             ..._triton: the same on a GPU, layer_triton what they share
+    topdown, sampling       ..._triton: from the root down on a GPU; draws by inverse CDF
 
 Shapes: G groups with N sums and C children each, B samples, the batch innermost. theta [G, N, C],
 e [G, C, B], n [G, N, B]; with one group the leading dimension may be left out.

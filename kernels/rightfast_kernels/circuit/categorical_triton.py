@@ -100,8 +100,8 @@ def categorical_flows_kernel(
         # Flows through a probability of 0 are 0: what it gives is impossible.
         found = tl.where(acc == 0, 0.0, tl.minimum(acc / q, 3.4028234e38))
         if EXPECTED:
-            found += unseen[:, None]
-        tl.store(out + statistics + place, found, mask=wanted)
+            found += tl.where(q > 0, unseen[:, None], 0.0)
+        tl.store(out + where + place, found, mask=wanted)
     else:
         if EXPECTED:
             acc += tl.load(theta + where + place, mask=wanted, other=0.0) * unseen[:, None]

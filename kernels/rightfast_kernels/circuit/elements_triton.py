@@ -40,8 +40,8 @@ def elements_fwd_kernel(
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
             e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-            found = largest_of(e)
-            largest = tl.where((found > largest) | (found != found), found, largest)
+            part = largest_of(e)
+            largest = tl.where((part > largest) | (part != part), part, largest)
         tl.store(at_shift, largest, mask=b < batch)
         if KEPT:
             for start in range(0, C, BC):
@@ -52,9 +52,8 @@ def elements_fwd_kernel(
 
 @triton.jit
 def largest_of(e):
-    """max_c e [c, b]; NaN where there is one: of data that is none, which a maximum would drop."""
-    wrong = tl.max((e != e).to(tl.int32), 0) > 0
-    return tl.where(wrong, float("nan"), tl.max(e, 0))
+    """max_c e [b]; NaN where one is, which a maximum would drop beside the -inf past the end."""
+    return tl.where(tl.max((e != e).to(tl.int32), 0) > 0, float("nan"), tl.max(e, 0))
 
 
 @triton.jit

@@ -48,7 +48,7 @@ def _alive(theta: Tensor, keep_zero_params: bool) -> Tensor:
 
 def _take_over(theta: Tensor, counts: Tensor, total: Tensor, step_size: float) -> None:
     reached = total > 0
-    if step_size == 1 and bool(reached.all()):
+    if step_size == 1 and theta.is_cpu and bool(reached.all()):
         torch.div(counts, total, out=theta)  # without reading the old
     else:
         theta.mul_(torch.ones_like(total).masked_fill_(reached, 1 - step_size))

@@ -20,8 +20,9 @@ from rightfast.circuits.workspace import Pool
 
 if TYPE_CHECKING:
     from rightfast.circuits.gpu import passes
+    from rightfast.circuits.gpu.data import Data
 
-Found: TypeAlias = Union[evidence.Evidence, "passes.Data"]
+Found: TypeAlias = Union[evidence.Evidence, "Data"]
 AnyState: TypeAlias = Union[State, "passes.State"]
 DTYPES = (torch.float32, torch.float64)
 

@@ -16,7 +16,7 @@ from torch import Tensor
 from rightfast.circuits.binding import chunks, input_slices
 from rightfast.circuits.circuit import Circuit
 from rightfast.circuits.forward import input_parameters
-from rightfast.circuits.plan import Simplex
+from rightfast.circuits.plan import InputFamily, Simplex
 
 Batch = Tensor | tuple[Tensor, Tensor | None]
 
@@ -38,20 +38,34 @@ def em_step(
     if not (math.isfinite(pseudocount) and pseudocount >= 0):
         raise ValueError(f"pseudocount must be a finite number, not negative, got {pseudocount}")
     flat, flows = circuit.parameters_flat, circuit.flows
+    options = (step_size, pseudocount, keep_zero_params)
+    inputs = circuit.plan.inputs
     if (engine := circuit.engine()) is not None:
-        engine.em(flat.detach(), flows, step_size, pseudocount, keep_zero_params)
-        return
-    for simplex in circuit.plan.simplices:
-        _update_sums(flat, flows, simplex, step_size, pseudocount, keep_zero_params)
-    for family in circuit.plan.inputs:
-        dist, where = family.dist, family.statistics
-        parts = input_slices(family, dist.num_parameters, flat.element_size(), flat.device)
-        for groups in parts if where.stride else [slice(0, 1)]:
-            own = input_parameters(family, flat, groups, dist.num_parameters)
-            shape = (groups.stop - groups.start, family.nodes, dist.num_statistics)
-            start = where.offset + groups.start * where.stride
-            counts = flows.as_strided(shape, (where.stride, shape[2], 1), start)
-            dist.update(own, counts, step_size, pseudocount, keep_zero_params)
+        engine.em(flat.detach(), flows, *options)
+        inputs = tuple(one.family for one in engine.tables.others)
+    else:
+        for simplex in circuit.plan.simplices:
+            _update_sums(flat, flows, simplex, *options)
+    for family in inputs:
+        _update_inputs(flat, flows, family, *options)
+
+
+def _update_inputs(
+    flat: Tensor,
+    flows: Tensor,
+    family: InputFamily,
+    step_size: float,
+    pseudocount: float,
+    keep_zero_params: bool,
+) -> None:
+    dist, where = family.dist, family.statistics
+    parts = input_slices(family, dist.num_parameters, flat.element_size(), flat.device)
+    for groups in parts if where.stride else [slice(0, 1)]:
+        own = input_parameters(family, flat, groups, dist.num_parameters)
+        shape = (groups.stop - groups.start, family.nodes, dist.num_statistics)
+        start = where.offset + groups.start * where.stride
+        counts = flows.as_strided(shape, (where.stride, shape[2], 1), start)
+        dist.update(own, counts, step_size, pseudocount, keep_zero_params)
 
 
 def _update_sums(

@@ -6,8 +6,8 @@ import torch
 from torch import Tensor
 
 from rightfast.circuits import backward, evidence, topdown
-from rightfast.circuits.circuit import Circuit
-from rightfast.circuits.forward import input_parameters
+from rightfast.circuits.circuit import AnyState, Circuit
+from rightfast.circuits.forward import State, input_parameters
 from rightfast.circuits.options import Pass
 
 
@@ -17,8 +17,7 @@ def marginal(circuit: Circuit, x: Tensor, missing_mask: Tensor) -> Tensor:
 
     ``x`` [batch, variables]; ``missing_mask`` of its shape, or [variables], True: summed out.
     """
-    found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
-    return circuit.run(found, Pass(keep=False)).log_likelihood()
+    return _passed(circuit, x, missing_mask, Pass(keep=False)).log_likelihood()
 
 
 @torch.no_grad()
@@ -42,29 +41,31 @@ def conditional(
                 f"variables must be among those of the circuit, got {v}: name those you want by "
                 "variables="
             )
-    found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
     options = Pass()
-    state = circuit.run(found, options)
-    one = torch.ones(found.batch, dtype=circuit.dtype, device=circuit.device)
+    state = _passed(circuit, x, missing_mask, options)
+    one = torch.ones(state.batch, dtype=circuit.dtype, device=circuit.device)
     rows = backward.run(state, one, options).rows
+    missing = evidence.check(circuit.plan, x, missing_mask, circuit.device)
     found_tables = []
-    for number, family in enumerate(circuit.plan.inputs):
+    for family in circuit.plan.inputs:
         if set(family.variables.tolist()).isdisjoint(wanted):
             continue
         whole = slice(0, family.groups)
         theta = input_parameters(family, state.parameters, whole, family.dist.num_parameters)
         flows = rows[family.start : family.start + family.groups * family.nodes]
-        flows = flows.view(family.groups, family.nodes, found.batch)
+        flows = flows.view(family.groups, family.nodes, state.batch)
         probabilities = family.dist.probabilities(theta)
         table = torch.einsum("gkb,gkc->gbc", flows, probabilities)
-        missing = found.missing[number]
+        index = torch.from_numpy(family.variables).to(one.device)
         if missing is not None:
             total = flows.sum(1).unsqueeze(-1)
-            values = torch.nn.functional.one_hot(found.values[number], table.shape[-1])
-            table = torch.where(missing.unsqueeze(-1), table, values * total)
-        found_tables.append((torch.from_numpy(family.variables).to(one.device), table))
+            here = x.t()[index].unsqueeze(-1)
+            values = here == torch.arange(table.shape[-1], device=one.device)
+            gone = missing.t()[index].unsqueeze(-1)
+            table = torch.where(gone, table, values * total)
+        found_tables.append((index, table))
     categories = max((table.shape[-1] for _, table in found_tables), default=0)
-    tables = one.new_zeros(circuit.num_variables, found.batch, categories)
+    tables = one.new_zeros(circuit.num_variables, state.batch, categories)
     for index, table in found_tables:
         tables[:, :, : table.shape[-1]].index_add_(0, index, table)
     tables = tables[wanted].transpose(0, 1)
@@ -80,11 +81,11 @@ def mpe(circuit: Circuit, x: Tensor, missing_mask: Tensor) -> tuple[Tensor, Tens
     itself where the circuit is deterministic (one child of a sum at most is not 0), and a lower
     bound of it elsewhere. Impossible evidence gives -1 (NaN with continuous variables) and -inf.
     """
-    found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
-    state = circuit.run(found, Pass("mpe", keep=False))
-    if found.batch == 0:
+    state = _passed(circuit, x, missing_mask, Pass("mpe", keep=False))
+    if state.batch == 0:
         return x.clone(), state.log_likelihood()
-    return topdown.decode(state), state.log_likelihood()
+    values = topdown.decode(state) if isinstance(state, State) else state.walk(None)
+    return values, state.log_likelihood()
 
 
 @torch.no_grad()
@@ -97,6 +98,10 @@ def sample(circuit: Circuit, num_samples: int, generator: torch.Generator | int)
         raise TypeError(f"num_samples must be an int, got {num_samples!r}")
     if num_samples < 0:
         raise ValueError(f"num_samples must not be negative, got {num_samples}")
+    if num_samples and (engine := circuit.engine()) is not None:
+        return engine.sample(
+            num_samples, circuit.parameters_flat.detach(), _generator(circuit, generator)
+        )
     shape = (num_samples, circuit.num_variables)
     nothing = torch.zeros(shape, dtype=torch.int64, device=circuit.device)
     return conditional_sample(circuit, nothing, torch.ones_like(nothing).bool(), generator)
@@ -110,16 +115,19 @@ def conditional_sample(
 
     Impossible evidence gives -1, or NaN with continuous variables, in the whole row.
     """
+    source = _generator(circuit, generator)
+    state = _passed(circuit, x, missing_mask, Pass(keep=False))
+    return topdown.sample(state, source) if isinstance(state, State) else state.walk(source)
+
+
+def _generator(circuit: Circuit, generator: torch.Generator | int) -> torch.Generator:
     if isinstance(generator, bool) or not isinstance(generator, (int, torch.Generator)):
         raise TypeError(
             f"generator must be a torch.Generator or a seed, got {type(generator).__name__}"
         )
-    source = generator
-    if isinstance(source, int):
-        source = torch.Generator(circuit.device).manual_seed(source)
-    found = evidence.read(circuit.plan, x, missing_mask, circuit.dtype, circuit.device)
-    state = circuit.run(found, Pass(keep=False))
-    return topdown.sample(state, source)
+    if isinstance(generator, int):
+        return torch.Generator(circuit.device).manual_seed(generator)
+    return generator
 
 
 @torch.no_grad()
@@ -131,8 +139,13 @@ def top_down_probabilities(circuit: Circuit) -> Tensor:
     """
     nothing = torch.zeros(1, circuit.num_variables, dtype=torch.int64, device=circuit.device)
     missing = torch.ones_like(nothing).bool()
-    found = evidence.read(circuit.plan, nothing, missing, circuit.dtype, circuit.device)
     options = Pass()
-    state = circuit.run(found, options)
+    state = _passed(circuit, nothing, missing, options)
     one = torch.ones(1, dtype=circuit.dtype, device=circuit.device)
     return backward.run(state, one, options).rows[:, 0]
+
+
+def _passed(circuit: Circuit, x: Tensor, missing_mask: Tensor, options: Pass) -> AnyState:
+    """A forward pass, by kernels where there are some."""
+    found = circuit.read(x, missing_mask)
+    return circuit.run_pass(found, options, circuit.parameters_flat.detach())

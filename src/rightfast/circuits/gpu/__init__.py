@@ -1,7 +1,8 @@
 """Circuits by Triton kernels: what a plan comes to on a GPU, and the passes over it.
 
-What they serve: float32 circuits of dense sums and categorical inputs, with all options of a pass.
-Everything else is served by torch operations on the same device, with the same results.
+What they serve: float32 circuits, with all options of a pass, and samples. Everything else, and the
+values of inputs that are not categorical, is served by torch operations on the same device, with
+the same results.
 """
 
 from functools import lru_cache

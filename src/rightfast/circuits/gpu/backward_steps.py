@@ -2,16 +2,19 @@
 
 from collections.abc import Callable
 
+import numpy as np
 from rightfast_kernels.circuit.categorical_triton import (
     categorical_few_flows_kernel,
     categorical_flows_kernel,
 )
 from rightfast_kernels.circuit.element_flows_triton import element_flows_kernel
+from rightfast_kernels.circuit.em_ragged_triton import em_ragged_kernel
 from rightfast_kernels.circuit.em_triton import em_kernel
 from rightfast_kernels.circuit.parameter_flows_triton import parameter_flows_kernel
 from rightfast_kernels.circuit.product_triton import product_flows_kernel
 from rightfast_kernels.circuit.quotients_triton import quotients_kernel
 from rightfast_kernels.circuit.row_flows_triton import root_flow_kernel, row_flows_kernel
+from torch import Tensor
 
 from rightfast.circuits.gpu import tiles
 from rightfast.circuits.gpu.steps import (
@@ -26,8 +29,9 @@ from rightfast.circuits.gpu.steps import (
     products_step,
     sizes_of,
 )
-from rightfast.circuits.gpu.tables import Rows, Sums, Tables
-from rightfast.circuits.plan import ONE, ZERO, Plan
+from rightfast.circuits.gpu.tables import Inputs, Rows, Sums, Tables
+from rightfast.circuits.leaves import Categorical
+from rightfast.circuits.plan import ONE, ZERO, Plan, Simplex
 from rightfast.runtime import cdiv
 
 FEW = 32  # samples whose categories are few of all
@@ -155,49 +159,55 @@ def input_flows(
     plan: Plan, tables: Tables, memory: Memory, settings: Settings, derivative: bool
 ) -> list[Step]:
     """Called with (theta, out, x, missing)."""
-    steps: list[Step] = []
-    parts = PARTS[settings.precision]
-    for family in tables.inputs:
-        sizes = sizes_of(plan, family, memory)
-        few = memory.batch <= FEW and family.count == family.groups
-        if few and not (derivative or settings.masked):
-            k = tiles.power(family.nodes, 64)
-            launch = made(
-                categorical_few_flows_kernel, PARTS=parts, BK=k, BB=tiles.power(memory.batch, FEW)
-            )
-            tall = (cdiv(family.nodes, k), family.groups)
-            rest = (memory.flows, memory.tables, family.record, *sizes)
-            steps.append((after_theta(launch), tall, rest))
-            continue
-        tile = tiles.input_flows(family.nodes, family.categories, family.count, memory.batch)
-        samples = cdiv(memory.batch, tile.batch) * family.groups // family.count
+    return [table_flows(plan, one, memory, settings, derivative) for one in tables.inputs]
+
+
+def table_flows(
+    plan: Plan, family: Inputs, memory: Memory, settings: Settings, derivative: bool
+) -> Step:
+    """The same of one family; tables are in what is given as theta."""
+    parts, sizes = PARTS[settings.precision], sizes_of(plan, family, memory)
+    few = memory.batch <= FEW and family.count == family.groups
+    if few and not (derivative or settings.masked):
+        k = tiles.power(family.nodes, 64)
         launch = made(
-            categorical_flows_kernel,
-            MASK=settings.masked,
-            EXPECTED=settings.masked and not settings.maximum,
-            DERIVATIVE=derivative,
-            PARTS=parts,
-            PARTIAL=PARTIAL if samples > PARTIAL else 0,
-            BK=tile.nodes,
-            BC=tile.children,
-            BB=tile.batch,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
+            categorical_few_flows_kernel, PARTS=parts, BK=k, BB=tiles.power(memory.batch, FEW)
         )
-        columns = cdiv(family.categories, tile.children)
-        grid = (columns, cdiv(family.nodes, tile.nodes), family.count)
-        rest = (memory.flows, memory.tables, family.owners, *sizes)
-        steps.append((launch, grid, rest))
-    return steps
+        grid: tuple[int, ...] = (cdiv(family.nodes, k), family.groups)
+        rest = (memory.flows, memory.tables, family.record, *sizes)
+        return after_theta(launch), grid, rest
+    tile = tiles.input_flows(family.nodes, family.categories, family.count, memory.batch)
+    samples = cdiv(memory.batch, tile.batch) * family.groups // family.count
+    launch = made(
+        categorical_flows_kernel,
+        MASK=settings.masked,
+        EXPECTED=settings.masked and not settings.maximum,
+        DERIVATIVE=derivative,
+        PARTS=parts,
+        PARTIAL=PARTIAL if samples > PARTIAL else 0,
+        BK=tile.nodes,
+        BC=tile.children,
+        BB=tile.batch,
+        num_warps=tile.warps,
+        num_stages=tile.stages,
+    )
+    columns = cdiv(family.categories, tile.children)
+    grid = (columns, cdiv(family.nodes, tile.nodes), family.count)
+    return launch, grid, (memory.flows, memory.tables, family.owners, *sizes)
 
 
-def em(plan: Plan, keep_zero_params: bool) -> list[Step]:
-    """Called with (theta, flows), and with (eta, kappa) at the end."""
+def em(plan: Plan, tables: Tables, ints: Tensor, keep_zero_params: bool) -> list[Step]:
+    """Called with (theta, flows), and with (eta, kappa) at the end; ``ints``: the tables' own."""
     steps: list[Step] = []
-    for simplex in plan.simplices:
+    for number, simplex in enumerate(plan.simplices):
+        if simplex.segments is not None:
+            steps.append(_em_ragged(simplex, tables.bounds[number], ints, keep_zero_params))
+            continue
         parts = (simplex.rows, simplex.offset, simplex.offset, simplex.children)
         steps.append(_em(*parts, keep_zero_params))
     for family in plan.inputs:
+        if not isinstance(family.dist, Categorical):
+            continue
         categories = family.dist.num_parameters
         owners = family.groups if family.parameters.stride else 1
         size = family.nodes * categories
@@ -216,3 +226,11 @@ def _em(rows: int, at: int, counts: int, size: int, keep: bool) -> Step:
     r = max(1, 1024 // c)
     launch = made(em_kernel, C=size, KEEP=keep, BR=r, BC=c)
     return launch, (cdiv(rows, r),), (at, counts, rows)
+
+
+def _em_ragged(simplex: Simplex, bounds: int, ints: Tensor, keep: bool) -> Step:
+    assert simplex.segments is not None
+    c = tiles.power(int(np.bincount(simplex.segments).max()), 256)
+    r = max(1, 1024 // c)
+    launch = made(em_ragged_kernel, KEEP=keep, BR=r, BC=c)
+    return launch, (cdiv(simplex.rows, r),), (ints, bounds, simplex.offset, simplex.rows)

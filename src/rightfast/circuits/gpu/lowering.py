@@ -6,11 +6,13 @@ from itertools import pairwise
 import numpy as np
 from numpy.typing import NDArray
 
+from rightfast.circuits.gpu.dense import Dense, dense
 from rightfast.circuits.gpu.shared_products import Products, split
 from rightfast.circuits.gpu.tables import (
     Groups,
     Inputs,
     Layout,
+    Others,
     Owners,
     Parts,
     Rows,
@@ -18,7 +20,7 @@ from rightfast.circuits.gpu.tables import (
     Tables,
 )
 from rightfast.circuits.leaves import Categorical
-from rightfast.circuits.plan import ONE, ZERO, InputFamily, Plan, SumFamily
+from rightfast.circuits.plan import ONE, ZERO, InputFamily, Parameters, Plan
 
 STATIC_FACTORS = 4  # more of them, or another number for each group, are counted at run time
 LARGEST = 2**31 - 1
@@ -28,38 +30,11 @@ Ints = NDArray[np.int64]
 
 
 def tables_of(plan: Plan) -> Tables | None:
-    """None for a plan that the kernels do not serve."""
-    if max(plan.num_parameters, 2 * plan.num_rows) > LARGEST or not all(
-        isinstance(family.dist, Categorical) for family in plan.inputs
-    ):
+    """None for a plan that is too large for the kernels' integers."""
+    if max(plan.num_parameters, 2 * plan.num_rows) > LARGEST:
         return None
-    factors = [_factors(family) for family in plan.sums]
-    if any((slots == ZERO).any() for slots in factors):
-        return None
-    offsets = [_offsets(family) for family in plan.sums]
-    if any(found is None for found in offsets):
-        return None
-    return _Maker(plan, factors, [found for found in offsets if found is not None]).tables()
-
-
-def _factors(family: SumFamily) -> Ints:
-    """The row of every factor [factors, groups, children], ONE where there is none."""
-    size = family.groups * family.children
-    found = np.full((max(1, len(family.slots)), size), ONE, dtype=np.int64)
-    for slot, rows in zip(found, (slot.rows for slot in family.slots)):
-        slot[: len(rows)] = rows
-    return found.reshape(-1, family.groups, family.children)
-
-
-def _offsets(family: SumFamily) -> Ints | None:
-    """Where each group's parameters begin; None if they are not dense."""
-    where = family.parameters
-    if where.index is None:
-        return where.offset + where.stride * np.arange(family.groups)
-    flat = where.index.reshape(family.groups, -1)
-    first = flat[:, :1]
-    dense = (flat == first + np.arange(flat.shape[1])).all() and (first >= 0).all()
-    return flat[:, 0] if dense else None
+    layers = [[one for family in layer for one in dense(family)] for layer in plan.layers]
+    return _Maker(plan, layers).tables()
 
 
 def _power(n: int) -> int:
@@ -111,8 +86,9 @@ def _align(offsets: Ints) -> int:
 
 
 class _Maker:
-    def __init__(self, plan: Plan, factors: list[Ints], offsets: list[Ints]) -> None:
-        self.plan, self.factors, self.offsets = plan, factors, offsets
+    def __init__(self, plan: Plan, layers: list[list[Dense]]) -> None:
+        self.plan, self.layers = plan, layers
+        self.families = [family for layer in layers for family in layer]
         self.parts: list[Ints] = []
         self.size = 0
         self.users: dict[Layout, dict[int, list[int]]] = {}
@@ -130,18 +106,27 @@ class _Maker:
         bounds = self._take_out(found)
         found.sums = plan.num_rows - plan.num_input_rows
         used = self._used(found.rows)
-        alone = [bool((used[f[f != ONE]] == 1).all()) for f in self.factors]
+        every = (family.factors for family in self.families)
+        alone = [bool((used[f[f != ONE]] == 1).all()) for f in every]
         layouts = self._layouts()
         number = 0
-        for layer in plan.layers:
+        for layer in self.layers:
             families = []
-            for _ in layer:
-                made = self._sums(found, number, layouts[number], alone[number])
-                families.append(made)
+            for family in layer:
+                families.append(self._sums(found, family, layouts[number], alone[number]))
                 number += 1
             found.layers.append(families)
-        found.inputs = [self._inputs(family) for family in plan.inputs]
+        for inputs in plan.inputs:
+            if isinstance(inputs.dist, Categorical):
+                made = self._inputs(inputs, inputs.parameters, inputs.statistics)
+                found.inputs.append(made)
+            else:
+                found.others.append(self._others(inputs))
         self._shared(found, alone, bounds)
+        for place, simplex in enumerate(plan.simplices):
+            if simplex.segments is not None:
+                bounds_of = np.searchsorted(simplex.segments, np.arange(simplex.rows + 1))
+                found.bounds[place] = self.put(bounds_of)
         for layout, users in self.users.items():
             places = [(self.put(records), len(records)) for records in users.values()]
             at = self.put(np.array([(start, start + count) for start, count in places]))
@@ -155,22 +140,21 @@ class _Maker:
     def _used(self, rows: int) -> Ints:
         """How often each row is a factor."""
         used = np.zeros(rows, dtype=np.int64)
-        for factors in self.factors:
-            used += np.bincount(factors.reshape(-1), minlength=rows)
+        for family in self.families:
+            used += np.bincount(family.factors.reshape(-1), minlength=rows)
         return used
 
     def _take_out(self, found: Tables) -> list[int]:
         """Takes out shared products; where those of each layer begin and end."""
         plan = self.plan
-        used, start, number, bounds = self._used(plan.num_rows), plan.num_rows, 0, [plan.num_rows]
-        for layer in plan.layers:
+        used, start, bounds = self._used(plan.num_rows), plan.num_rows, [plan.num_rows]
+        for layer in self.layers:
             groups = []
-            for _ in layer:
-                if len(self.factors[number]) > STATIC_FACTORS:
-                    self.factors[number], products = split(self.factors[number], used, start)
+            for family in layer:
+                if len(family.factors) > STATIC_FACTORS:
+                    family.factors, products = split(family.factors, used, start)
                     groups += [self._products(one) for one in products]
                     start += sum(one.rows for one in products)
-                number += 1
             found.products.append(groups)
             bounds.append(start)
         found.rows = start
@@ -190,31 +174,31 @@ class _Maker:
     def _layouts(self) -> list[Layout]:
         """Of all families; those with equally many sums and children share one kernel."""
         alike: dict[tuple[int, int], list[int]] = {}
-        for number, family in enumerate(self.plan.sums):
-            alike.setdefault((family.nodes, family.children), []).append(number)
+        for number, family in enumerate(self.families):
+            alike.setdefault((family.nodes, family.factors.shape[2]), []).append(number)
         layouts: dict[int, Layout] = {}
         for (nodes, children), numbers in alike.items():
-            most = max(len(self.factors[i]) for i in numbers)
-            parts = _parts(nodes, children, min(self.plan.sums[i].groups for i in numbers))
+            families = [self.families[i] for i in numbers]
+            most = max(len(family.factors) for family in families)
+            parts = _parts(nodes, children, min(len(family.rows) for family in families))
             layout = Layout(
                 nodes,
                 children // parts,
                 children,
-                min(_power(children // parts), *(_block(self.factors[i]) for i in numbers)),
+                min(_power(children // parts), *(_block(family.factors) for family in families)),
                 most if most <= STATIC_FACTORS else 0,
-                min(_align(self.offsets[i]) for i in numbers),
+                min(_align(family.offsets) for family in families),
                 nodes > ONE_TILE,
             )
             layouts.update(dict.fromkeys(numbers, layout))
         return [layouts[i] for i in range(len(layouts))]
 
-    def _sums(self, found: Tables, number: int, layout: Layout, alone: bool) -> Sums:
-        family, factors = self.plan.sums[number], self.factors[number]
-        nodes, parts = family.nodes, family.children // layout.children
-        firsts = _encoded(factors, layout.block).reshape(len(factors), family.groups, parts, -1)
+    def _sums(self, found: Tables, family: Dense, layout: Layout, alone: bool) -> Sums:
+        nodes, (count, groups, children) = family.nodes, family.factors.shape
+        parts = children // layout.children
+        firsts = _encoded(family.factors, layout.block).reshape(count, groups, parts, -1)
         records, together = [], []
-        for g in range(family.groups):
-            row = family.start + g * nodes
+        for g, row in enumerate(family.rows.tolist()):
             place = row - self.plan.num_input_rows
             if parts > 1:
                 together.append([row, found.rows, found.sums, found.groups])
@@ -223,7 +207,7 @@ class _Maker:
                 found.sums += parts * nodes
             for p in range(parts):
                 blocks, count = _counted(firsts[:, g, p], layout.factors)
-                offset = int(self.offsets[number][g]) + p * layout.children
+                offset = int(family.offsets[g]) + p * layout.children
                 records.append(
                     [row + p * nodes, place + p * nodes, found.groups, self.put(blocks), count]
                     + [offset, 0 if alone else found.kept, found.elements if layout.kept else 0]
@@ -235,23 +219,24 @@ class _Maker:
         users = self.users.setdefault(layout, {})
         for g, record in enumerate(records):
             users.setdefault(record[5], []).append(at + g * len(record))
-        combined = Parts(self.put(np.array(together)), family.groups, parts) if together else None
+        combined = Parts(self.put(np.array(together)), groups, parts) if together else None
         return Sums(layout, len(records), at, alone, combined)
 
-    def _inputs(self, family: InputFamily) -> Inputs:
+    def _inputs(self, family: InputFamily, where: Parameters, statistics: Parameters) -> Inputs:
+        """As the kernels of tables of probabilities have them: with tables and counts there."""
         groups = np.arange(family.groups)
         records = np.stack(
             [
                 family.start + groups * family.nodes,
                 family.variables,
-                family.parameters.offset + groups * family.parameters.stride,
-                family.statistics.offset + groups * family.statistics.stride,
+                where.offset + groups * where.stride,
+                statistics.offset + groups * statistics.stride,
             ],
             1,
         )
         at = self.put(records)
         users = self.put(at + groups * records.shape[1])
-        if family.parameters.stride:
+        if where.stride:
             owners = np.stack([users + groups, users + groups + 1], 1)
         else:
             owners = np.array([[users, users + family.groups]])
@@ -259,6 +244,14 @@ class _Maker:
         assert categories is not None
         place = self.put(owners)
         return Inputs(family.nodes, categories, family.groups, at, place, len(owners))
+
+    def _others(self, family: InputFamily) -> Others:
+        table, categories = None, family.dist.num_categories
+        if categories is not None:
+            stride = family.nodes * categories if family.parameters.stride else 0
+            alone = Parameters(0, stride)
+            table = self._inputs(family, alone, alone)
+        return Others(family, self.put(family.variables), table)
 
     def _shared(self, found: Tables, alone: list[bool], products: list[int]) -> None:
         """Lists of the rows that no element hands its flow to."""
@@ -269,8 +262,8 @@ class _Maker:
         for number in self.inside:
             lists[number] = False
         rows, elements, first = [], [], 0
-        for factors, is_alone in zip(self.factors, alone):
-            flat = factors.reshape(len(factors), -1)
+        for family, is_alone in zip(self.families, alone):
+            flat = family.factors.reshape(len(family.factors), -1)
             if is_alone:
                 lists[flat.reshape(-1)] = False
                 continue

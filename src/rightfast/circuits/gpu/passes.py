@@ -9,7 +9,9 @@ from torch import Tensor
 
 from rightfast.circuits import evidence
 from rightfast.circuits.backward import Flows
-from rightfast.circuits.gpu import backward_pass, backward_steps, max_steps, steps
+from rightfast.circuits.gpu import backward_pass, backward_steps, max_steps, other_inputs, steps
+from rightfast.circuits.gpu.data import Data
+from rightfast.circuits.gpu.descent import Descent, Walk
 from rightfast.circuits.gpu.steps import Memory, Settings
 from rightfast.circuits.gpu.tables import Tables
 from rightfast.circuits.options import Pass
@@ -18,20 +20,6 @@ from rightfast.runtime import Backend, Buffers, Graphs
 
 SPARE = 2  # workspaces kept for the next passes
 SIZES = 32  # batch sizes whose launches a workspace keeps
-
-
-@dataclass(frozen=True)
-class Data:
-    """Data [batch, variables] as it is, and what is missing in it; on a GPU nobody waits to see
-    whether it is right: a value that a variable does not have gives NaN."""
-
-    x: Tensor
-    missing: Tensor | None
-
-    @property
-    def batch(self) -> int:
-        """Samples."""
-        return len(self.x)
 
 
 @dataclass(frozen=True)
@@ -63,8 +51,23 @@ class Engine:
             self.ints = torch.from_numpy(tables.ints).to(device)
         self.record, self.backend = record, backend
         self._free: list[Workspace] = []
+        self._descent: Descent | None = None
         self._updates: dict[bool, list[steps.Step]] = {}
         self._update_graphs = Graphs(self._update, record=record, backend=backend)
+
+    def descent(self) -> Descent:
+        """What goes from the root down, made when it is asked for first."""
+        if self._descent is None:
+            self._descent = Descent(self.plan, self.tables, self.device)
+        return self._descent
+
+    def sample(self, batch: int, parameters: Tensor, generator: torch.Generator) -> Tensor:
+        """Samples [batch, variables] without evidence, for which no forward pass is needed."""
+        workspace = self.take()
+        walk = Walk(batch, given=False, masked=False, draw=True)
+        out = workspace.walk(walk, self.descent(), parameters, None, generator)
+        self.give_back(workspace)
+        return out
 
     def take(self) -> "Workspace":
         """A workspace that no other pass has."""
@@ -83,6 +86,9 @@ class Engine:
         given = {"x": data.x, "missing": data.missing}
         bound = {"theta": parameters, "tables": self.ints}
         if data.batch:
+            for one in self.tables.others:
+                memory = workspace.memory(data.batch, False)
+                other_inputs.write(one, data, parameters, memory, maximum)
             root = workspace.forward(settings, fed=given, bound=bound)
         else:
             root = parameters.new_zeros(0)
@@ -99,16 +105,17 @@ class Engine:
     def em(
         self, parameters: Tensor, flows: Tensor, step_size: float, pseudocount: float, keep: bool
     ) -> None:
-        """The M-step, in place."""
+        """The M-step of sums and categorical inputs, in place."""
         update = Update(float(step_size), float(pseudocount), keep)
-        self._update_graphs(update, bound={"theta": parameters, "flows": flows})
+        bound = {"theta": parameters, "flows": flows, "tables": self.ints}
+        self._update_graphs(update, bound=bound)
         _written(parameters)
 
-    def _update(self, update: Update, theta: Tensor, flows: Tensor) -> None:
+    def _update(self, update: Update, theta: Tensor, flows: Tensor, tables: Tensor) -> None:
         found = self._updates.get(update.keep_zero_params)
         if found is None:
             found = self._updates[update.keep_zero_params] = backward_steps.em(
-                self.plan, update.keep_zero_params
+                self.plan, self.tables, tables, update.keep_zero_params
             )
         numbers = (update.step_size, update.pseudocount)
         for launch, grid, rest in found:
@@ -125,10 +132,11 @@ class Workspace:
         # What only goes into products of matrices is kept as these take it.
         self.factor = torch.bfloat16 if engine.precision == "bf16" else torch.float32
         self._known: dict[Any, Any] = {}
+        self.descent: Descent | None = None
         record, backend = engine.record, engine.backend
-        self.forward, self.backward = (
+        self.forward, self.backward, self.descend = (
             Graphs(run, record=record, buffers=self.buffers, backend=backend)
-            for run in (self._forward, self._backward)
+            for run in (self._forward, self._backward, self._descend)
         )
 
     def __len__(self) -> int:
@@ -241,6 +249,50 @@ class Workspace:
                 launch(grid, theta, out, x, missing, *rest)
         return out if options.derivative else None
 
+    def walk(
+        self, walk: Walk, descent: Descent, theta: Tensor, data: Data | None,
+        generator: torch.Generator | None,
+    ) -> Tensor:  # fmt: skip
+        """From the root down: values [batch, variables]; without a generator of the maxima."""
+        self.descent, missing = descent, None if data is None else data.missing
+        seed = torch.zeros(1, dtype=torch.int64, device=self.ints.device)
+        if generator is not None:
+            seed.copy_(_seed(generator))
+        out: Tensor = self.descend(
+            walk,
+            fed={"x": None if data is None else data.x, "missing": missing, "seed": seed},
+            bound={
+                "theta": theta,
+                "tables": self.ints,
+                "places": descent.places,
+                "present": descent.present,
+            },
+        )
+        given = (missing, seed, generator, out, self.ints)
+        for one in self.tables.others:
+            descent.other(one, walk, theta, self._selected(descent, walk), *given)
+        return out
+
+    def _selected(self, descent: Descent, walk: Walk) -> Tensor:
+        shape = (descent.slots, walk.batch)
+        return self.buffers.get("selected", shape, torch.int32, self.ints.device)
+
+    def _descend(
+        self, walk: Walk, x: Tensor | None, missing: Tensor | None, seed: Tensor, theta: Tensor,
+        tables: Tensor, places: Tensor, present: Tensor,
+    ) -> Tensor:  # fmt: skip
+        descent = self.descent
+        assert descent is not None
+        n = self.memory(walk.batch, False).n if walk.given else None
+        selected = self._selected(descent, walk)
+        sums, inputs = self._once(walk, lambda: (descent.sums(walk), descent.inputs(walk)))
+        out = descent.start(walk, n, selected, x, missing, present)
+        for launch, grid, rest in sums:
+            launch(grid, theta, n, selected, seed, tables, places, *rest)
+        for launch, grid, rest in inputs:
+            launch(grid, theta, selected, missing, seed, out, tables, *rest)
+        return out
+
 
 @dataclass
 class State:
@@ -301,11 +353,32 @@ class State:
         )
         if statistics is not None:
             _written(statistics)
+        memory = self.workspace.memory(self.batch, True)
+        given = (self.plan, self.data, self.parameters, memory, self.settings)
+        for one in self.engine.tables.others:
+            if statistics is not None:
+                other_inputs.add_statistics(one, *given, statistics)
+            if found is not None:
+                other_inputs.write_gradient(one, *given, found)
         rows = self.workspace.rows(self.batch, "logs" if log_space else "flows")
         return Flows(rows, found, self, self.backward_passes)
 
+    def walk(self, generator: torch.Generator | None) -> Tensor:
+        """What is missing, drawn from the posterior, or without a generator decoded from the maxima
+        of an "mpe" pass: [batch, variables]; -1 or NaN for an impossible sample."""
+        descent = self.engine.descent()
+        if not self.batch:
+            return torch.empty_like(self.data.x, dtype=descent.dtype)
+        walk = Walk(self.batch, True, self.data.missing is not None, generator is not None)
+        return self.workspace.walk(walk, descent, self.parameters, self.data, generator)
+
     def __del__(self) -> None:
         self.engine.give_back(self.workspace)
+
+
+def _seed(generator: torch.Generator) -> Tensor:
+    """The next number of a generator, on its device."""
+    return torch.randint(2**63 - 1, (1,), generator=generator, device=generator.device)
 
 
 def _written(tensor: Tensor) -> None:

@@ -10,6 +10,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
+from rightfast.circuits.plan import InputFamily
+
 
 @dataclass(frozen=True)
 class Layout:
@@ -58,7 +60,7 @@ class Owners:
 
 @dataclass(frozen=True)
 class Inputs:
-    """A family of categorical inputs."""
+    """A family of inputs with tables of probabilities."""
 
     nodes: int
     categories: int
@@ -66,6 +68,18 @@ class Inputs:
     record: int
     owners: int
     count: int
+
+
+@dataclass(frozen=True)
+class Others:
+    """A family of inputs that are not categorical; where their variables are.
+
+    ``table``: of one with categories, whose table of probabilities is a tensor by itself.
+    """
+
+    family: InputFamily
+    variables: int
+    table: Inputs | None
 
 
 @dataclass(frozen=True)
@@ -99,10 +113,13 @@ class Tables:
     """Of each layer, which its elements multiply."""
     owners: list[Owners] = field(default_factory=list)
     inputs: list[Inputs] = field(default_factory=list)
+    others: list[Others] = field(default_factory=list)
     shared: list[Rows] = field(default_factory=list)
     """Of the inputs, then of each layer: the rows that several elements have, or none."""
     shared_products: list[Rows] = field(default_factory=list)
     """Of each layer: the rows of its shared products."""
+    bounds: dict[int, int] = field(default_factory=dict)
+    """By simplex, of those with edges of their own: where the rows of parameters begin."""
     groups: int = 0
     elements: int = 0
     """Those that are kept."""

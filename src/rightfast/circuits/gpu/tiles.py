@@ -89,3 +89,8 @@ def _spread(outer: int, groups: int, batch: int, inner: int, precision: str) -> 
         many = -(-outer // rows) * -(-batch // columns) * groups > 2 * SMS
         return Tile(rows, depth, columns, 2 if columns == 16 and many else 4)
     return Tile(rows, depth, columns, 8 if size >= 4096 else 4)
+
+
+def walk(children: int, batch: int) -> tuple[int, int]:
+    """Children, or categories, and samples of a tile on the way from the root down."""
+    return power(children, 64), power(batch, 32)

@@ -29,6 +29,11 @@ class Distribution(ABC):
     def num_categories(self) -> int | None:
         """How many values there are, 0 and up; None if the variable is continuous."""
 
+    @property
+    def counts_categories(self) -> bool:
+        """Whether the statistics are the flow of each category, which anybody can count."""
+        return False
+
     @abstractmethod
     def initial(self, num_nodes: int, generator: torch.Generator) -> Tensor:
         """Random parameters to start from: [num_nodes, P], float64."""

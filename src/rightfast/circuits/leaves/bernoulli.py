@@ -25,6 +25,10 @@ class Bernoulli(Distribution):
     def num_categories(self) -> int:
         return 2
 
+    @property
+    def counts_categories(self) -> bool:
+        return True
+
     def initial(self, num_nodes: int, generator: torch.Generator) -> Tensor:
         return 0.1 + 0.8 * torch.rand((num_nodes, 1), generator=generator, dtype=torch.float64)
 

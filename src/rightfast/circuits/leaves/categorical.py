@@ -33,6 +33,10 @@ class Categorical(Distribution):
     def num_categories(self) -> int:
         return self.num_cats
 
+    @property
+    def counts_categories(self) -> bool:
+        return True
+
     def initial(self, num_nodes: int, generator: torch.Generator) -> Tensor:
         shape = (num_nodes, self.num_cats)
         weights = (-2 * torch.rand(shape, generator=generator, dtype=torch.float64)).exp()

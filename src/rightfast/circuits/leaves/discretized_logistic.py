@@ -40,6 +40,10 @@ class DiscretizedLogistic(Distribution):
     def num_categories(self) -> int:
         return self.num_cats
 
+    @property
+    def counts_categories(self) -> bool:
+        return True
+
     def initial(self, num_nodes: int, generator: torch.Generator) -> Tensor:
         uniform = torch.rand((num_nodes, 2), generator=generator, dtype=torch.float64)
         mean = uniform[:, 0] * (self.num_cats - 1)
