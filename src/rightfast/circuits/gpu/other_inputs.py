@@ -18,8 +18,8 @@ from rightfast.circuits.plan import InputFamily, Plan
 
 
 def write(one: Others, data: Data, theta: Tensor, memory: Memory, maximum: bool) -> None:
-    """Log-values of a family, to its rows: NaN for what is no value, for what is missing 0, or where
-    sums are maxima, the leaf's maximum."""
+    """Log-values of a family, to its rows: NaN for what is no value; for what is missing 0, or the
+    leaf's maximum where sums are maxima."""
     family = one.family
     values, missing, wrong = _read(one, data, memory)
     out, own = _rows(memory.n, family), parameters(family, theta)
