@@ -53,7 +53,8 @@ def real_rows(rows):
 
 def check(circuit, exact, x, missing=None, weights=None, tolerance=2e-5, options=PLAIN):
     """Values, rows, flows of rows and parameters, of a forward and a backward pass."""
-    given = {"algorithm": options.algorithm, "alpha": options.alpha}
+    names = ("algorithm", "alpha", "temperature")
+    given = {name: getattr(options, name) for name in names}
     far = None if missing is None else missing.cpu()
     with torch.no_grad():
         found = circuit(x, missing_mask=missing, **given)
@@ -61,20 +62,21 @@ def check(circuit, exact, x, missing=None, weights=None, tolerance=2e-5, options
     assert type(circuit.state).__module__ == "rightfast.circuits.gpu.passes"
     close(found, wanted, tolerance)
     close(real_rows(circuit.state.n), real_rows(exact.state.n), tolerance)
-    rows = circuit.backward(weights).rows
-    wanted_rows = exact.backward(None if weights is None else weights.cpu()).rows
+    rows = circuit.backward(weights, log_space=options.log_space).rows
+    far = None if weights is None else weights.cpu()
+    wanted_rows = exact.backward(far, log_space=options.log_space).rows
     close(real_rows(rows), real_rows(wanted_rows), tolerance)
     close(circuit.flows, exact.flows, tolerance)
 
 
-def check_derivative(circuit, exact, x, missing=None, tolerance=2e-5):
+def check_derivative(circuit, exact, x, missing=None, tolerance=2e-5, algorithm="ll"):
     """Of a weighted sum of log-likelihoods, by every parameter."""
     weights = torch.linspace(0.5, 2, len(x), dtype=torch.float64)
     for one in (circuit, exact):
         one.parameters_flat.grad = None
         given = x if one is circuit else x.cpu()
         mask = missing if missing is None or one is circuit else missing.cpu()
-        values = one(given, missing_mask=mask)
+        values = one(given, algorithm, missing_mask=mask)
         values = torch.where(values.isneginf(), 0, values)
         (values * weights.to(values)).sum().backward()
     grad, wanted = circuit.parameters_flat.grad, exact.parameters_flat.grad

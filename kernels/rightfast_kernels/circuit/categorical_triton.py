@@ -56,14 +56,16 @@ def categorical_fwd_kernel(
 @triton.jit(do_not_specialize=["owners"])
 def categorical_flows_kernel(
     theta, out, x, missing, flows, tables, owners, batch, variables, K, C,
-    MASK: tl.constexpr, DERIVATIVE: tl.constexpr, PARTS: tl.constexpr, PARTIAL: tl.constexpr,
+    MASK: tl.constexpr, EXPECTED: tl.constexpr, DERIVATIVE: tl.constexpr,
+    PARTS: tl.constexpr, PARTIAL: tl.constexpr,
     BK: tl.constexpr, BC: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """A tile [BK, BC] of one owner's table; grid (tiles of C, tiles of K, owners).
 
     ``owners`` holds for each where its inputs begin and end: places of records in ``tables``.
-    DERIVATIVE: it is written to ``out``, else flows are added. PARTIAL: so many tiles of samples
-    are summed by themselves, since one long sum in float32 loses digits; 0: all at once.
+    EXPECTED: a missing value counts as its expectation, else for nothing. DERIVATIVE: it is written
+    to ``out``, else flows are added. PARTIAL: so many tiles of samples are summed by themselves,
+    since one long sum in float32 loses digits; 0: all at once.
     """
     users = tables + owners + 2 * tl.program_id(2)
     first, last = tl.load(users), tl.load(users + 1)
@@ -97,11 +99,11 @@ def categorical_flows_kernel(
         q = tl.load(theta + where + place, mask=wanted, other=1.0)
         # Flows through a probability of 0 are 0: what it gives is impossible.
         found = tl.where(acc == 0, 0.0, tl.minimum(acc / q, 3.4028234e38))
-        if MASK:
+        if EXPECTED:
             found += unseen[:, None]
         tl.store(out + statistics + place, found, mask=wanted)
     else:
-        if MASK:
+        if EXPECTED:
             acc += tl.load(theta + where + place, mask=wanted, other=0.0) * unseen[:, None]
         else:
             wanted = wanted & (acc != 0)  # most categories do not occur in a small batch

@@ -104,6 +104,22 @@ def give_flow(flows, quotients, sums, row, f, b, batch, inside, first_sum, last_
 
 
 @triton.jit
+def hand_down(
+    flows, tables, blocks, factors, f, c, b, batch, C, W: tl.constexpr, FACTORS: tl.constexpr
+):  # fmt: skip
+    """Writes the flow f of elements as that of the rows of all their factors."""
+    inside = (c < C)[:, None] & (b < batch)[None, :]
+    if FACTORS > 0:
+        for j in tl.static_range(FACTORS):
+            row = row_of(tables, blocks, j, c, C, W)
+            tl.store(flows + at(row, b, batch), f, mask=inside & (row > 0)[:, None])
+    else:
+        for j in range(factors):
+            row = row_of(tables, blocks, j, c, C, W)
+            tl.store(flows + at(row, b, batch), f, mask=inside & (row > 0)[:, None])
+
+
+@triton.jit
 def at(rows, b, batch):
     """Offsets of [rows, b]."""
     return (rows.to(tl.int64) * batch)[:, None] + b[None, :]

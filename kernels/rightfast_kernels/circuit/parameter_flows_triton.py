@@ -26,7 +26,8 @@ from rightfast_kernels.circuit.layer_triton import (
 
 @triton.jit(do_not_specialize=["owners"])
 def parameter_flows_kernel(
-    theta, out, n, scaled, shift, flows, quotients, tables, owners, batch, alpha, N, C, step,
+    theta, out, n, values, scaled, shift, flows, quotients, tables, owners,
+    batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, ALIGN: tl.constexpr, POWER: tl.constexpr,
     PRECISION: tl.constexpr, KEPT: tl.constexpr, DERIVATIVE: tl.constexpr,
     PARTIAL: tl.constexpr, FLAT: tl.constexpr,
@@ -35,9 +36,10 @@ def parameter_flows_kernel(
     """A tile [BN, BC] of one owner's parameters; grid (tiles of C, tiles of N, owners).
 
     ``owners`` holds for each where its users begin and end: places of records in ``tables``.
-    DERIVATIVE: it is written to ``out``, else flows are added. PARTIAL: so many tiles of samples
-    are summed by themselves, since one long sum in float32 loses digits; 0: all at once. FLAT: BB
-    holds the whole batch.
+    ``values`` are the sums' own, which with a temperature are not those in n. DERIVATIVE: it is
+    written to ``out``, else flows are added. PARTIAL: so many tiles of samples are summed by
+    themselves, since one long sum in float32 loses digits; 0: all at once. FLAT: BB holds the whole
+    batch.
     """
     users = tables + owners + 2 * tl.program_id(2)
     first, last = tl.load(users), tl.load(users + 1)
@@ -88,7 +90,7 @@ def parameter_flows_kernel(
         for i in range(0, BN, SMALL):
             for j in range(0, BC, SMALL):
                 entry_by_entry(
-                    theta, out, n, flows, tables, first, last, where,
+                    theta, out, n, values, flows, tables, first, last, where,
                     tl.program_id(1) * BN + i + tl.arange(0, SMALL),
                     tl.program_id(0) * BC + j + tl.arange(0, SMALL),
                     batch, alpha, N, C, step, W, FACTORS, POWER, DERIVATIVE,
@@ -124,7 +126,7 @@ def add_part(
 
 @triton.jit
 def entry_by_entry(
-    theta, out, n, flows, tables, first, last, where, m, c, batch, alpha, N, C, step,
+    theta, out, n, values, flows, tables, first, last, where, m, c, batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr, DERIVATIVE: tl.constexpr,
 ):  # fmt: skip
     """sum_b f (theta exp(e - n))^alpha, over theta for a derivative. Few numbers at a time: it must
@@ -141,7 +143,7 @@ def entry_by_entry(
         e = elements(n, tables, tl.load(own + 3), tl.load(own + 4), c, b, batch, C, W, FACTORS)
         rows = (tl.load(own) + m).to(tl.int64) * batch + sample
         f = tl.load(flows + rows, mask=m < N, other=0.0)
-        value = tl.load(n + rows, mask=m < N, other=0.0)
+        value = tl.load(values + rows, mask=m < N, other=0.0)
         gap = tl.trans(e) - value[:, None]
         if DERIVATIVE:
             if POWER:

@@ -11,7 +11,7 @@ is reference_product.py.
 import triton
 import triton.language as tl
 
-from rightfast_kernels.circuit.layer_triton import at, elements, row_of
+from rightfast_kernels.circuit.layer_triton import at, elements, hand_down
 
 
 @triton.jit(do_not_specialize=["record"])
@@ -36,7 +36,4 @@ def product_flows_kernel(
     b = tl.program_id(2) * BB + tl.arange(0, BB)
     inside = (c < C)[:, None] & (b < batch)[None, :]
     f = tl.load(flows + at(tl.load(own) + c, b, batch), mask=inside, other=0.0)
-    blocks = tl.load(own + 3)
-    for j in range(tl.load(own + 4)):
-        row = row_of(tables, blocks, j, c, C, W)
-        tl.store(flows + at(row, b, batch), f, mask=inside & (row > 0)[:, None])
+    hand_down(flows, tables, tl.load(own + 3), tl.load(own + 4), f, c, b, batch, C, W, 0)

@@ -26,14 +26,15 @@ from rightfast_kernels.circuit.layer_triton import (
 
 @triton.jit(do_not_specialize=["record"])
 def sum_fwd_kernel(
-    theta, n, sums, scaled, shift, tables, record, batch, alpha, N, C, step,
+    theta, n, out, sums, scaled, shift, tables, record, batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, ALIGN: tl.constexpr, POWER: tl.constexpr,
     PRECISION: tl.constexpr, KEPT: tl.constexpr,
     BN: tl.constexpr, BC: tl.constexpr, BB: tl.constexpr,
 ):  # fmt: skip
     """A tile [BN, BB] of one group, whose rows of theta are ``step`` apart.
 
-    Grid (tiles of N, groups, tiles of the batch).
+    Grid (tiles of N, groups, tiles of the batch). Values go to ``out``, which is n but for sums of
+    a temperature, of which no other sum is made.
     """
     own = tables + record + 8 * tl.program_id(1)
     row, place, group = tl.load(own), tl.load(own + 1), tl.load(own + 2)
@@ -61,7 +62,7 @@ def sum_fwd_kernel(
     if POWER:
         value = value / alpha
     value += tl.where(largest == float("-inf"), 0.0, largest)[None, :]
-    tl.store(from_row(n, row, batch) + near(m, b, batch), value, mask=inside)
+    tl.store(from_row(out, row, batch) + near(m, b, batch), value, mask=inside)
     tl.store(from_row(sums, place, batch) + near(m, b, batch), acc, mask=inside)
     tiny = (acc < LEAST) & inside & (largest == largest)[None, :]  # NaN: data that is none
     if tl.max(tl.max(tiny.to(tl.int32), 1), 0) > 0:
@@ -69,7 +70,7 @@ def sum_fwd_kernel(
         for i in range(0, BN, SMALL):
             for j in range(0, BB, SMALL):
                 entry_by_entry(
-                    weights, n, sums, from_row(shift, group, batch), tables, row, place,
+                    weights, n, out, sums, from_row(shift, group, batch), tables, row, place,
                     blocks, factors,
                     tl.program_id(0) * BN + i + tl.arange(0, SMALL),
                     tl.program_id(2) * BB + j + tl.arange(0, SMALL),
@@ -79,7 +80,8 @@ def sum_fwd_kernel(
 
 @triton.jit
 def entry_by_entry(
-    weights, n, sums, shift, tables, row, place, blocks, factors, m, b, batch, alpha, N, C, step,
+    weights, n, out, sums, shift, tables, row, place, blocks, factors, m, b,
+    batch, alpha, N, C, step,
     W: tl.constexpr, FACTORS: tl.constexpr, POWER: tl.constexpr,
 ):  # fmt: skip
     """The same n by a running log-sum-exp of log theta + e; nothing underflows before the end. Only
@@ -105,4 +107,4 @@ def entry_by_entry(
     value = tl.where(total > 0, tl.log(total) + top, float("-inf"))
     if POWER:
         value = value / alpha
-    tl.store(from_row(n, row, batch) + near(m, b, batch), value, mask=inside & (s < LEAST))
+    tl.store(from_row(out, row, batch) + near(m, b, batch), value, mask=inside & (s < LEAST))

@@ -73,9 +73,7 @@ def run(
             "updated, or run the forward pass again"
         )
     if not isinstance(state, State):
-        if not options.log_space:
-            return state.flows(root_flow, statistics, derivative)
-        state = state.by_torch()
+        return state.flows(root_flow, options, statistics, derivative)
     state.backward_passes += 1
     backward = _Backward(state, options, statistics is not None or derivative)
     if state.evidence.batch:

@@ -103,13 +103,13 @@ class Circuit(nn.Module):
         Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
         """
         options = _options(algorithm, alpha, temperature)
-        found = self.read(x, missing_mask, options)
+        found = self.read(x, missing_mask)
         return self.evaluate(found, options, self.parameters_flat)
 
-    def read(self, x: Tensor, missing_mask: Tensor | None, options: Pass) -> Found:
-        """Data as the pass with these options wants it; raises as `evidence.read` does, but for
-        the values of data on a GPU, of which those that a variable does not have give NaN."""
-        if gpu.computes(options) and (engine := self.engine()) is not None:
+    def read(self, x: Tensor, missing_mask: Tensor | None) -> Found:
+        """Data as a pass wants it; raises as `evidence.read` does, but for the values of data on a
+        GPU, of which those that a variable does not have give NaN."""
+        if (engine := self.engine()) is not None:
             return engine.read(x, missing_mask)
         return evidence.read(self.plan, x, missing_mask, self.dtype, self.device)
 

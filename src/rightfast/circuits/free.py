@@ -55,7 +55,7 @@ class FreeParameters(nn.Module):
     def forward(self, x: Tensor, missing_mask: Tensor | None = None) -> Tensor:
         """Log-likelihoods [batch], differentiable by ``free``."""
         circuit = self.circuit
-        found = circuit.read(x, missing_mask, Pass())
+        found = circuit.read(x, missing_mask)
         return circuit.evaluate(found, Pass(), self.constrained())
 
     @torch.no_grad()

@@ -1,6 +1,6 @@
 """Circuits by Triton kernels: what a plan comes to on a GPU, and the passes over it.
 
-What they serve: float32 circuits of dense sums and categorical inputs, "ll" and "general_ll".
+What they serve: float32 circuits of dense sums and categorical inputs, with all options of a pass.
 Everything else is served by torch operations on the same device, with the same results.
 """
 
@@ -10,7 +10,6 @@ from typing import TYPE_CHECKING, Literal, get_args
 
 import torch
 
-from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import Plan
 
 if TYPE_CHECKING:
@@ -27,11 +26,6 @@ def _available() -> bool:
 def takes(device: torch.device, dtype: torch.dtype) -> bool:
     """Whether circuits on this device are served by kernels."""
     return device.type == "cuda" and dtype == torch.float32 and _available()
-
-
-def computes(options: Pass) -> bool:
-    """Whether the kernels know these options."""
-    return options.algorithm != "mpe" and options.temperature == 1 and not options.log_space
 
 
 def checked(

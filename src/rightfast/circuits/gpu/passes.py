@@ -1,20 +1,19 @@
 """Passes by kernels: an `Engine` for a circuit on a device, a `State` for what a pass left."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from rightfast.circuits import evidence, forward
+from rightfast.circuits import evidence
 from rightfast.circuits.backward import Flows
-from rightfast.circuits.gpu import backward_steps, steps
+from rightfast.circuits.gpu import backward_pass, backward_steps, max_steps, steps
 from rightfast.circuits.gpu.steps import Memory, Settings
 from rightfast.circuits.gpu.tables import Tables
 from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import Plan
-from rightfast.circuits.workspace import Pool
 from rightfast.runtime import Backend, Buffers, Graphs
 
 SPARE = 2  # workspaces kept for the next passes
@@ -42,15 +41,6 @@ class Update:
     step_size: float
     pseudocount: float
     keep_zero_params: bool
-
-
-@dataclass(frozen=True)
-class _Backward:
-    """Options of a backward pass."""
-
-    settings: Settings
-    flows: bool
-    derivative: bool
 
 
 class Engine:
@@ -88,7 +78,8 @@ class Engine:
     def run(self, data: Data, options: Pass, parameters: Tensor) -> "State":
         """A forward pass; its state is the caller's alone."""
         workspace = self.take()
-        settings = Settings(self.precision, options.alpha, data.missing is not None)
+        maximum = options.algorithm == "mpe"
+        settings = Settings(self.precision, options.alpha, data.missing is not None, maximum)
         given = {"x": data.x, "missing": data.missing}
         bound = {"theta": parameters, "tables": self.ints}
         if data.batch:
@@ -148,12 +139,13 @@ class Workspace:
         """Forgets the launches, which have addresses of the buffers."""
         self._known.clear()
 
-    def memory(self, batch: int, keep: bool) -> Memory:
+    def memory(
+        self, batch: int, keep: bool, maximum: bool = False, log_space: bool = False
+    ) -> Memory:
         """The buffers, cut to a batch size; ``keep``: for a backward pass too."""
-        device = self.ints.device
 
         def cut(name: str, rows: int, dtype: torch.dtype = torch.float32) -> Tensor:
-            return self.buffers.get(name, (rows, batch), dtype, device)
+            return self._cut(name, rows, batch, dtype)
 
         n = cut("n", self.tables.rows)
         sums = cut("sums", self.tables.sums)
@@ -162,13 +154,32 @@ class Workspace:
         flows = cut("flows", self.tables.rows) if keep else None
         quotients = cut("quotients", len(sums), self.factor) if keep else None
         kept = cut("kept", max(1, self.tables.kept)) if keep else None
-        return Memory(batch, n, sums, scaled, shift, self.ints, flows, quotients, kept)
+        chosen = cut("chosen", len(sums), torch.int32) if maximum else None
+        logs = cut("logs", self.tables.rows) if log_space else None
+        below = (flows, quotients, kept, chosen, logs)
+        return Memory(batch, n, n, sums, scaled, shift, self.ints, *below)
+
+    def tempered(self, memory: Memory) -> Memory:
+        """The same with memory of their own for sums of a temperature."""
+        return replace(
+            memory,
+            values=self._cut("tempered", self.tables.rows, memory.batch),
+            sums=self._cut("tempered sums", self.tables.sums, memory.batch),
+            scaled=self._cut(
+                "tempered elements", max(1, self.tables.elements), memory.batch, self.factor
+            ),
+        )
+
+    def _cut(
+        self, name: str, rows: int, batch: int, dtype: torch.dtype = torch.float32
+    ) -> Tensor:
+        return self.buffers.get(name, (rows, batch), dtype, self.ints.device)
 
     def rows(self, batch: int, name: str) -> Tensor:
-        """The plan's rows of "n" or "flows", as they are."""
+        """The plan's rows of "n", "flows" or "logs", as they are."""
 
         def make() -> Tensor:
-            found: Tensor = getattr(self.memory(batch, name == "flows"), name)
+            found: Tensor = getattr(self.memory(batch, name == "flows", False, name == "logs"), name)
             return found[: self.plan.num_rows]
 
         view: Tensor = self._once((name, batch), make)
@@ -185,9 +196,12 @@ class Workspace:
     def _forward(
         self, settings: Settings, x: Tensor, missing: Tensor | None, theta: Tensor, tables: Tensor
     ) -> Tensor:
-        memory = self.memory(len(x), False)
+        memory = self.memory(len(x), False, settings.maximum)
 
         def make() -> Any:
+            if settings.maximum:
+                inputs = max_steps.inputs(self.plan, self.tables, memory, settings)
+                return inputs, max_steps.sums(self.plan, self.tables, memory)
             inputs = steps.inputs(self.plan, self.tables, memory, settings)
             return inputs, steps.sums(self.tables, memory, settings)
 
@@ -200,7 +214,7 @@ class Workspace:
 
     def _backward(
         self,
-        options: _Backward,
+        options: backward_pass.Options,
         x: Tensor,
         missing: Tensor | None,
         weights: Tensor,
@@ -208,30 +222,25 @@ class Workspace:
         out: Tensor | None,
         tables: Tensor,
     ) -> Tensor | None:
-        memory = self.memory(len(x), True)
-        settings, derivative = options.settings, options.derivative
+        memory = self.memory(len(x), True, options.settings.maximum, options.log_space)
+        tempered = None if options.temperature == 1 else self.tempered(memory)
 
-        def make() -> Any:
-            root = backward_steps.root_flow(self.plan, memory)
-            rows = backward_steps.element_flows(self.plan, self.tables, memory, settings)
-            flows = backward_steps.parameter_flows(self.tables, memory, settings, derivative)
-            inputs = backward_steps.input_flows(
-                self.plan, self.tables, memory, settings, derivative
-            )
-            return root, rows, flows, inputs
+        def make() -> backward_pass.Launches:
+            return backward_pass.launches(self.plan, self.tables, memory, tempered, options)
 
-        (launch, grid, rest), rows, flows, inputs = self._once((options, len(x)), make)
+        found = self._once((options, len(x)), make)
+        launch, grid, rest = found.root
         launch(grid, memory.n, weights, *rest)
-        for launch, grid, rest in rows:
+        for launch, grid, rest in found.rows:
             launch(grid, theta, *rest)
-        if derivative:
+        if options.derivative:
             out = torch.empty_like(theta)
         if out is not None:
-            for launch, grid, rest in flows:
+            for launch, grid, rest in found.parameters:
                 launch(grid, theta, out, *rest)
-            for launch, grid, rest in inputs:
+            for launch, grid, rest in found.inputs:
                 launch(grid, theta, out, x, missing, *rest)
-        return out if derivative else None
+        return out if options.derivative else None
 
 
 @dataclass
@@ -267,24 +276,23 @@ class State:
         """The root's values: [batch]."""
         return self.root.detach()
 
-    def by_torch(self) -> forward.State:
-        """The same pass by torch operations."""
-        plan, theta, x = self.plan, self.parameters, self.data.x
-        found = evidence.read(plan, x, self.data.missing, theta.dtype, theta.device)
-        pool = Pool(plan, theta.dtype, theta.device)
-        return forward.run(plan, theta, found, self.options, pool)
-
     def flows(
-        self, root_flow: Tensor, statistics: Tensor | None = None, derivative: bool = False
+        self,
+        root_flow: Tensor,
+        options: Pass,
+        statistics: Tensor | None = None,
+        derivative: bool = False,
     ) -> Flows:
         """A backward pass, as `backward.run` has it."""
         if not self.batch:
             rows = self.parameters.new_zeros(self.plan.num_rows, 0)
             return Flows(rows, torch.zeros_like(self.parameters) if derivative else None)
         self.backward_passes += 1
-        options = _Backward(self.settings, statistics is not None, derivative)
+        log_space = options.log_space
         found = self.workspace.backward(
-            options,
+            backward_pass.Options(
+                self.settings, statistics is not None, derivative, log_space, options.temperature
+            ),
             fed={
                 "x": self.data.x,
                 "missing": self.data.missing,
@@ -294,7 +302,7 @@ class State:
         )
         if statistics is not None:
             _written(statistics)
-        rows = self.workspace.rows(self.batch, "flows")
+        rows = self.workspace.rows(self.batch, "logs" if log_space else "flows")
         return Flows(rows, found, self, self.backward_passes)
 
     def __del__(self) -> None:

@@ -36,11 +36,12 @@ def made(kernel: Any, **meta: Any) -> Any:
 
 @dataclass(frozen=True)
 class Settings:
-    """What kernels are compiled for besides shapes."""
+    """What kernels are compiled for besides shapes. ``maximum``: sums are maxima."""
 
     precision: str = "ieee"
     alpha: float = 1.0
     masked: bool = False
+    maximum: bool = False
 
     @property
     def power(self) -> bool:
@@ -50,10 +51,15 @@ class Settings:
 
 @dataclass(frozen=True)
 class Memory:
-    """The buffers of a pass, [rows, batch]; the last three for a backward pass only."""
+    """The buffers of a pass, [rows, batch]; flows, quotients and kept for a backward pass only.
+
+    ``values`` are those of sums: n itself, but for sums of a temperature. ``chosen``: the children
+    that maxima came from. ``logs``: flows in log space.
+    """
 
     batch: int
     n: Tensor
+    values: Tensor
     sums: Tensor
     scaled: Tensor
     shift: Tensor
@@ -61,6 +67,8 @@ class Memory:
     flows: Tensor | None = None
     quotients: Tensor | None = None
     kept: Tensor | None = None
+    chosen: Tensor | None = None
+    logs: Tensor | None = None
 
 
 def meta_of(layout: Layout, settings: Settings, tile: tiles.Tile) -> dict[str, Any]:
@@ -120,6 +128,20 @@ def sums(tables: Tables, memory: Memory, settings: Settings) -> list[Step]:
     return steps
 
 
+def tempered(tables: Tables, memory: Memory, settings: Settings) -> list[Step]:
+    """Sums for a temperature, settings.alpha = 1/T, of all layers; no sum is made of them. Called
+    with (theta,)."""
+    steps: list[Step] = []
+    for layer in tables.layers:
+        for family in layer:
+            if family.layout.kept:
+                steps.append(_elements(family, memory, settings))
+            steps.append(_sums(family, memory, settings))
+            if family.parts is not None:
+                steps.append(combine(family, family.parts, memory, settings, False))
+    return steps
+
+
 def _elements(family: Sums, memory: Memory, settings: Settings) -> Step:
     layout = family.layout
     c, b, warps = tiles.scaled(layout.children, family.groups, memory.batch)
@@ -146,8 +168,8 @@ def _sums(family: Sums, memory: Memory, settings: Settings) -> Step:
     )
     launch = made(sum_fwd_kernel, **meta_of(layout, settings, tile))
     grid = (cdiv(layout.nodes, tile.nodes), family.groups, cdiv(memory.batch, tile.batch))
-    rest = (memory.n, memory.sums, memory.scaled, memory.shift, memory.tables, family.record)
-    return launch, grid, (*rest, *numbers_of(layout, memory, settings))
+    buffers = (memory.n, memory.values, memory.sums, memory.scaled, memory.shift, memory.tables)
+    return launch, grid, (*buffers, family.record, *numbers_of(layout, memory, settings))
 
 
 def combine(family: Sums, parts: Parts, memory: Memory, settings: Settings, back: bool) -> Step:
@@ -157,7 +179,7 @@ def combine(family: Sums, parts: Parts, memory: Memory, settings: Settings, back
     )
     grid = (cdiv(family.layout.nodes, nodes), parts.groups, cdiv(memory.batch, b))
     below = (memory.flows, memory.quotients) if back else ()
-    buffers = (memory.n, memory.sums, memory.shift, *below)
+    buffers = (memory.values, memory.sums, memory.shift, *below)
     numbers = (parts.record, memory.batch, settings.alpha, family.layout.nodes)
     return after_theta(launch), grid, (*buffers, memory.tables, *numbers)
 
