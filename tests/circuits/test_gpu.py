@@ -6,7 +6,17 @@ import torch
 from rightfast.circuits import Categorical, compile, full_batch_em, hclt, hmm, pd, rat_spn
 from rightfast.circuits.options import Pass
 
-from .gpu_cases import ON_A_GPU, SERVED, built, check, check_derivative, check_em, close, twin
+from .gpu_cases import (
+    ON_A_GPU,
+    OPTIONS,
+    SERVED,
+    built,
+    check,
+    check_derivative,
+    check_em,
+    close,
+    twin,
+)
 
 pytestmark = ON_A_GPU
 ERRORS = {"ieee": 2e-5, "tf32x3": 2e-5, "tf32": 5e-3, "bf16": 5e-2}
@@ -39,6 +49,41 @@ def test_structures(name, zeros):
     check(circuit, exact, x, options=Pass("general_ll", 0.5), tolerance=5e-5)
 
 
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("name", SERVED)
+def test_options(name, options):
+    circuit, exact, x = built(name, zeros=True)
+    check(circuit, exact, x, options=options)
+    missing = torch.rand(x.shape, generator=torch.Generator().manual_seed(0)) < 0.4
+    check(circuit, exact, x, missing.cuda(), torch.rand(len(x)).cuda(), options=options)
+    if options.algorithm == "mpe":
+        check_derivative(circuit, exact, x, missing.cuda(), algorithm="mpe")
+
+
+@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize("precision", ["ieee", "tf32"])
+@pytest.mark.parametrize("name", LARGER)
+def test_options_of_larger_ones(name, precision, options):
+    """Recorded; of maxima that are nearly equal, float32 may take another one now and then."""
+    bound = ERRORS[precision]
+    circuit = compile(LARGER[name](), device="cuda", precision=precision, graphs=True)
+    exact = twin(circuit)
+    call = {name: getattr(options, name) for name in ("algorithm", "alpha", "temperature")}
+    for batch in (1, 33, 200, 33):
+        circuit.zero_flows()
+        exact.zero_flows()
+        x = data(circuit, batch)
+        with torch.no_grad():
+            close(circuit(x, **call), exact(x.cpu(), **call), bound)
+        rows = circuit.backward(log_space=options.log_space).rows[2:]
+        wanted = exact.backward(log_space=options.log_space).rows[2:]
+        if options.log_space:
+            close(rows, wanted, bound)
+        off = circuit.flows.cpu().double() - exact.flows
+        share = 2e-2 if options.algorithm == "mpe" else bound
+        assert float(off.norm() / exact.flows.norm()) <= share
+
+
 @pytest.mark.parametrize("precision", ERRORS)
 @pytest.mark.parametrize("name", LARGER)
 def test_larger_ones(name, precision):
@@ -59,16 +104,18 @@ def test_larger_ones(name, precision):
             assert float(off.norm() / exact.flows.norm()) <= bound
 
 
+@pytest.mark.parametrize("options", [pytest.param(Pass(), id="ll"), *OPTIONS])
 @pytest.mark.parametrize("name", LARGER)
-def test_the_same_bits_each_time(name):
+def test_the_same_bits_each_time(name, options):
     circuit = compile(LARGER[name](), device="cuda", precision="tf32")
     x = data(circuit, 100)
+    call = {name: getattr(options, name) for name in ("algorithm", "alpha", "temperature")}
     found = []
     for _ in range(3):
         circuit.zero_flows()
         with torch.no_grad():
-            values = circuit(x)
-        circuit.backward()
+            values = circuit(x, **call)
+        circuit.backward(log_space=options.log_space)
         found.append((values, circuit.flows.clone()))
     for values, flows in found[1:]:
         assert torch.equal(values, found[0][0])
@@ -96,6 +143,10 @@ def test_a_step_does_not_wait_for_the_device():
         with torch.no_grad():
             circuit(x)
             circuit.backward()
+            circuit(x, "mpe")
+            circuit.backward()
+            circuit(x, temperature=2.0)
+            circuit.backward(log_space=True)
         circuit(x).sum().backward()
 
     step()

@@ -3,20 +3,18 @@ bit. On the tape with interpreted kernels, in a process of their own, and on CUD
 one."""
 
 import copy
-import os
-import subprocess
-import sys
+import inspect
 
 import pytest
 import torch
 
 pytest.importorskip("triton")
 
-from rightfast.circuits import FreeParameters, compile, em_step, gpu, mini_batch_em
+from rightfast.circuits import Circuit, FreeParameters, compile, em_step, gpu, mini_batch_em
 from rightfast.runtime import Tape
 
 from .common import STRUCTURES, assignments
-from .gpu_cases import DEVICE, INTERPRETED
+from .gpu_cases import DEVICE, INTERPRETED, again_interpreted
 
 cuda = torch.cuda.is_available() and not INTERPRETED
 recorded = pytest.mark.skipif(
@@ -55,13 +53,13 @@ def count(circuit):
     return sum(len(g) for g in graphs), sum(g.replays for g in graphs)
 
 
-def equal_step(circuits, x, **options):
+def equal_step(circuits, x, weights=None, log_space=False, **options):
     """The same values, rows and flows after a forward and a backward pass."""
     found = []
     for one in circuits:
         with torch.no_grad():
             values = one(x, **options)
-        flows = one.backward().rows
+        flows = one.backward(weights, log_space=log_space).rows
         found.append((values, one.state.n[2:].clone(), flows[2:].clone(), one.flows.clone()))
     for a, b in zip(*found, strict=True):
         assert torch.equal(a, b)
@@ -93,10 +91,47 @@ def test_options_that_change():
         {"missing_mask": ~missing},
         {"algorithm": "general_ll", "alpha": 2.0},
         {"algorithm": "general_ll", "alpha": 0.5},
+        {"algorithm": "mpe"},
+        {"algorithm": "mpe", "missing_mask": missing},
+        {"temperature": 2.0},
+        {"temperature": 0.5, "log_space": True},
+        {"temperature": 2.0, "log_space": True},
+        {"algorithm": "general_ll", "alpha": 0.5, "log_space": True},
+        {"algorithm": "mpe"},
+        {"temperature": 2.0},
         {"algorithm": "general_ll", "alpha": 1.0},
     ):
         equal_step((one, other), x, **options)
     assert count(one)[1] >= 6
+
+
+VARIANTS = {
+    "algorithm": {"algorithm": "mpe"},
+    "alpha": {"algorithm": "general_ll", "alpha": 0.5},
+    "temperature": {"temperature": 2.0},
+    "missing_mask": {"missing_mask": torch.tensor([True, False, False, True])},
+    "weights": {"weights": torch.linspace(0, 1, 6)},
+    "log_space": {"log_space": True},
+}
+
+
+def test_every_option_has_a_variant():
+    given = [*inspect.signature(Circuit.forward).parameters]
+    given += inspect.signature(Circuit.backward).parameters
+    assert set(given) - {"self", "x"} == set(VARIANTS)
+
+
+@recorded
+@pytest.mark.parametrize("name", VARIANTS)
+def test_an_option_that_comes_and_goes(name):
+    one, other, x = pair()
+    variant = {
+        key: value.to(DEVICE) if isinstance(value, torch.Tensor) else value
+        for key, value in VARIANTS[name].items()
+    }
+    for number, options in enumerate(({}, variant, {}, variant)):
+        equal_step((one, other), x[number : number + 6], **options)
+    assert count(one)[1] >= 4
 
 
 @recorded
@@ -200,9 +235,4 @@ def test_other_parameters_than_its_own():
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
 @pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_interpreted(part):
-    """This file again, interpreted."""
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    again_interpreted(__file__, part)

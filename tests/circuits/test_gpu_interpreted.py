@@ -1,9 +1,4 @@
-"""Circuits by Triton kernels, interpreted on the CPU, against torch operations in float64. In a
-process of their own, since Triton decides when it is imported whether to interpret kernels."""
-
-import os
-import subprocess
-import sys
+"""Circuits by Triton kernels, interpreted on the CPU, against torch operations in float64."""
 
 import pytest
 import torch
@@ -14,7 +9,15 @@ from rightfast.circuits import Categorical, gpu, rat_spn
 from rightfast.circuits.gpu import lowering
 from rightfast.circuits.options import Pass
 
-from .gpu_cases import INTERPRETED, SERVED, built, check, check_derivative, check_em
+from .gpu_cases import (
+    INTERPRETED,
+    SERVED,
+    again_interpreted,
+    built,
+    check,
+    check_derivative,
+    check_em,
+)
 
 interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
 
@@ -104,9 +107,4 @@ def test_powers():
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
 @pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_interpreted(part):
-    """This file again, interpreted."""
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    again_interpreted(__file__, part)

@@ -1,10 +1,10 @@
-"""Flows of a layer of sums to its elements in log space, where none is too small to be told from 0.
+"""Flows of a layer of sums to its elements in log space, where no flow is too small to be kept.
 
-    l_e[c, b] = alpha e[c, b] + log sum_m theta[m, c]^alpha exp(l[m, b] - alpha n[m, b]),    l = log f
+    l_e[c, b] = alpha e[c, b] + log sum_m theta[m, c]^alpha exp(l[m, b] - alpha n[m, b]),  l = log f
 
-The largest l - alpha n of a sample is taken out before the product of matrices; what is tiny then is
-computed entry by entry, as forward. A sum that is impossible, or has no flow, hands on none: -inf.
-Rows that several elements have add theirs up by a running log-sum-exp. The reference is
+The largest l - alpha n of a sample is taken out before the product of matrices; what is tiny even
+so is computed entry by entry, as forward. A sum that is impossible, or has no flow, hands on none:
+-inf. Rows that several elements have add theirs up by a running log-sum-exp. The reference is
 reference_log_sum.py, and reference_product.backward_log.
 """
 

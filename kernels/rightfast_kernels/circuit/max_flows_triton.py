@@ -67,9 +67,7 @@ def max_combine_flows_kernel(
     part = tl.load(chosen + at(row - first_sum + m, b, batch), mask=inside, other=0) // C
     f = tl.load(flows + at(row + m, b, batch), mask=inside, other=0.0)
     for p in range(P):
-        tl.store(
-            flows + at(first + p * N + m, b, batch), tl.where(part == p, f, 0.0), mask=inside
-        )
+        tl.store(flows + at(first + p * N + m, b, batch), tl.where(part == p, f, 0.0), mask=inside)
 
 
 @triton.jit(do_not_specialize=["owners"])

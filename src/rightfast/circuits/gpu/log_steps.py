@@ -1,4 +1,6 @@
-"""The launches of a backward pass in log space; see steps.py. Here `Memory.flows` are logarithms."""
+"""The launches of a backward pass in log space, where `Memory.flows` are logs; see steps.py."""
+
+from functools import lru_cache
 
 from rightfast_kernels.circuit.log_flows_triton import (
     log_element_flows_kernel,
@@ -14,6 +16,16 @@ from rightfast.circuits.plan import Plan
 from rightfast.runtime import cdiv
 
 
+@lru_cache(maxsize=4096)
+def tile_of(nodes: int, children: int, groups: int, batch: int, precision: str) -> tiles.Tile:
+    """Smaller ones than those of linear flows, so that no register spills: logarithms take more."""
+    c, b = tiles.power(children, 64), tiles.power(batch, 32)
+    while c > 16 and cdiv(children, c) * cdiv(batch, b) * groups < tiles.SMS:
+        c //= 2
+    n = tiles.power(nodes, 16 if precision == "ieee" else 32)
+    return tiles.Tile(n, c, b, 8 if c * b >= 1024 else 4, 2)
+
+
 def root_flow(plan: Plan, memory: Memory) -> Step:
     """Called with (n, weights)."""
     b = tiles.power(memory.batch, 256)
@@ -26,7 +38,7 @@ def element_flows(tables: Tables, memory: Memory, settings: Settings) -> list[St
 
     def of_family(family: Sums) -> list[Step]:
         layout = family.layout
-        tile = tiles.elements(
+        tile = tile_of(
             layout.nodes, layout.children, family.groups, memory.batch, settings.precision
         )
         launch = made(

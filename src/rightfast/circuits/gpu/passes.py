@@ -170,9 +170,7 @@ class Workspace:
             ),
         )
 
-    def _cut(
-        self, name: str, rows: int, batch: int, dtype: torch.dtype = torch.float32
-    ) -> Tensor:
+    def _cut(self, name: str, rows: int, batch: int, dtype: torch.dtype = torch.float32) -> Tensor:
         return self.buffers.get(name, (rows, batch), dtype, self.ints.device)
 
     def rows(self, batch: int, name: str) -> Tensor:
