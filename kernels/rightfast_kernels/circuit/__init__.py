@@ -8,7 +8,8 @@
     reference_categorical   values picked from tables of probabilities, and counted into them
     reference_update        parameters from flows, in place
 
-    elements, sum, combine, element_flows, row_flows, product, parameter_flows, categorical, em
+    elements, sum, combine, element_flows, row_flows, product, parameter_flows, categorical, em,
+    max, max_flows, mode, log_flows, quotients
                             ..._triton: the same on a GPU, layer_triton what they share
 
 Shapes: G groups with N sums and C children each, B samples, the batch innermost. theta [G, N, C],
