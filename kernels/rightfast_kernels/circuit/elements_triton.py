@@ -31,7 +31,7 @@ def elements_fwd_kernel(
     if WHOLE:
         c = tl.arange(0, BC)
         e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-        largest = tl.max(e, 0)
+        largest = largest_of(e)
         tl.store(at_shift, largest, mask=b < batch)
         if KEPT:
             write(scaled, first, e, largest, c, b, batch, alpha, C, POWER)
@@ -40,13 +40,21 @@ def elements_fwd_kernel(
         for start in range(0, C, BC):
             c = start + tl.arange(0, BC)
             e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
-            largest = tl.maximum(largest, tl.max(e, 0))
+            found = largest_of(e)
+            largest = tl.where((found > largest) | (found != found), found, largest)
         tl.store(at_shift, largest, mask=b < batch)
         if KEPT:
             for start in range(0, C, BC):
                 c = start + tl.arange(0, BC)
                 e = elements(n, tables, blocks, factors, c, b, batch, C, W, FACTORS)
                 write(scaled, first, e, largest, c, b, batch, alpha, C, POWER)
+
+
+@triton.jit
+def largest_of(e):
+    """max_c e [c, b]; NaN where there is one: of data that is none, which a maximum would drop."""
+    wrong = tl.max((e != e).to(tl.int32), 0) > 0
+    return tl.where(wrong, float("nan"), tl.max(e, 0))
 
 
 @triton.jit

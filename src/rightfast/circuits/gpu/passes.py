@@ -177,7 +177,8 @@ class Workspace:
         """The plan's rows of "n", "flows" or "logs", as they are."""
 
         def make() -> Tensor:
-            found: Tensor = getattr(self.memory(batch, name == "flows", False, name == "logs"), name)
+            memory = self.memory(batch, name == "flows", log_space=name == "logs")
+            found: Tensor = getattr(memory, name)
             return found[: self.plan.num_rows]
 
         view: Tensor = self._once((name, batch), make)
