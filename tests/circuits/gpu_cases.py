@@ -31,6 +31,26 @@ OPTIONS = [
     pytest.param(Pass(temperature=3.0, log_space=True), id="log-hot"),
 ]
 
+# Besides "ll" and powers.
+OPTIONS = [
+    pytest.param(Pass("mpe"), id="mpe"),
+    pytest.param(Pass(temperature=2.0), id="hot"),
+    pytest.param(Pass(temperature=0.5), id="cold"),
+    pytest.param(Pass(log_space=True), id="log"),
+    pytest.param(Pass("general_ll", 0.5, log_space=True), id="log-power"),
+    pytest.param(Pass(temperature=3.0, log_space=True), id="log-hot"),
+]
+
+
+def again_interpreted(file, part):
+    """A file of tests in a process of its own, since Triton decides when it is imported whether to
+    interpret kernels. ``part``: of the marks."""
+    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
+    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, file]
+    done = subprocess.run(command, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
+    assert " passed" in done.stdout
+
 
 def again_interpreted(file, part):
     """A file of tests in a process of its own, since Triton decides when it is imported whether to
