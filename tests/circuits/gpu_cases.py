@@ -52,16 +52,6 @@ def again_interpreted(file, part):
     assert " passed" in done.stdout
 
 
-def again_interpreted(file, part):
-    """A file of tests in a process of its own, since Triton decides when it is imported whether to
-    interpret kernels. ``part``: of the marks."""
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, file]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
-
-
 def built(name, zeros=False, share=0.35, **options):
     """(circuit by kernels, the same by torch in float64, all assignments)."""
     root, categories = STRUCTURES[name]() if isinstance(name, str) else name

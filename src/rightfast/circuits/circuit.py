@@ -34,13 +34,13 @@ def compile(
     dtype: torch.dtype = torch.float32,
     seed: int = 0,
     graphs: bool | None = False,
-    precision: gpu.Precision | None = None,
+    precision: gpu.Precision | None = "ieee",
 ) -> "Circuit":
     """The circuit below ``root``, ready to compute.
 
     Nodes that have no parameters yet get random ones, which depend on ``seed`` alone. A product
     or an input as the root becomes the only child of a sum. ``precision``: that of products of
-    matrices in Triton kernels, which compute passes on a GPU where it is named; None: torch does.
+    matrices in Triton kernels, which serve float32 circuits on a GPU; None: torch serves them, too.
     ``graphs``: whether what kernels do is recorded and replayed, as `runtime.Graphs` has it
     (docs/circuits-gpu.md). Raises TypeError or ValueError for a root that is not one node, a dtype
     other than float32 and float64, an unknown precision, or graphs without one.
@@ -68,7 +68,7 @@ class Circuit(nn.Module):
         parameters: Tensor,
         *,
         graphs: bool | None = False,
-        precision: gpu.Precision | None = None,
+        precision: gpu.Precision | None = "ieee",
     ) -> None:
         super().__init__()
         self.plan = plan

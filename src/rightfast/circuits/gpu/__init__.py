@@ -38,8 +38,8 @@ def checked(
         raise ValueError(f"precision must be None or one of {known}, got {precision!r}")
     if graphs is not False and precision is None:
         raise ValueError(
-            f"graphs={graphs} records what kernels do, expected a precision= of {known}, got None; "
-            "give 'ieee' for float32 throughout"
+            f"graphs={graphs} records what kernels do, expected a precision= of {known}, got None, "
+            "which leaves all to torch; 'ieee' is float32 throughout"
         )
     return graphs, precision
 
