@@ -8,32 +8,31 @@ from torch import Tensor
 LARGE = 1 << 23  # samples; smaller signals are in the L2 cache anyway
 MIDDLE = 1 << 20
 SECTOR = 8  # float32 numbers in a sector of memory
-CHEAP_TAPS = 8
+FEW_TAPS = 8  # of which so many warps fit a multiprocessor that they need not look ahead
 
 
 @dataclass(frozen=True)
 class Cut:
-    """A program goes down ``columns`` columns of the bands, one a thread.
+    """A program goes down some columns of the bands, one warp of threads beside one another.
 
     Attributes:
         rows: of the bands, or pairs of rows of the signal, that it computes.
-        batch: of them in a round, all of whose loads are under way at once; 0: four on the way
-            down, two on the way up.
-        ahead: rounds in which rows are asked for to be in the L2 cache, before they are loaded.
-        columns: a multiple of 32.
-        margin: columns that the program beside it computes, too, so that each writes whole sectors.
+        batch: of them in a round, all of whose loads are under way at once.
+        margin: columns that the program beside it computes, too, so that each writes whole blocks
+            of so many numbers of float32: a power of two. On the way down only.
+        ahead: rounds in which rows are asked for to be in the L2 cache, before they are loaded. On
+            the way down only.
     """
 
     rows: int
-    batch: int = 0
+    batch: int = 1
+    margin: int = SECTOR
     ahead: int = 0
-    columns: int = 32
-    margin: int = 0
 
 
-def cut_for(x: Tensor, axis: Axis, length: int, given: Cut | None = None) -> Cut:
-    """The cut for a signal ``x``, ``length`` coefficients in a row along the last ``axis``: the
-    one ``given``, if any, unless the signal is small.
+def cut_for(x: Tensor, axis: Axis, down: bool, given: Cut | None = None) -> Cut:
+    """The cut for a signal ``x``, whose last axis is ``axis``: the one ``given``, if any, unless
+    the signal is small.
 
     Long strips read fewer rows twice, short ones keep more of the GPU at work.
     """
@@ -42,11 +41,8 @@ def cut_for(x: Tensor, axis: Axis, length: int, given: Cut | None = None) -> Cut
         return Cut(4)
     if given:
         return given
-    if size < LARGE:
-        return Cut(8)
-    ahead = int(x.is_cuda)
-    if length % SECTOR and len(axis.lo) <= CHEAP_TAPS:
-        # Worth it where a column is cheap: with 6 taps 382 us in place of 493
-        # (docs/wavelets/gpu.md), with 10 taps 450 in place of 418.
-        return Cut(16, ahead=ahead, columns=64, margin=SECTOR)
-    return Cut(16, ahead=ahead)
+    few = len(axis.lo) <= FEW_TAPS
+    rows = 8 if size < LARGE else 16 if few else 32
+    if down:
+        return Cut(rows, ahead=0 if few else 2)
+    return Cut(rows, batch=2)

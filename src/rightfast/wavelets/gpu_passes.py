@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from functools import lru_cache
+from math import gcd
 from typing import Any
 
 import torch
@@ -19,6 +20,7 @@ ONCE = (SYMMETRIC, PERIODIC, REFLECT, ANTISYMMETRIC)  # a sample stands for one 
 Parts = Sequence[Tensor | None]
 
 LINE_BLOCK = 256
+MOST_TAPS = 12  # of which a thread computes two coefficients at a time
 MOST_LINES = 4  # tensors in one launch along an axis
 
 
@@ -74,7 +76,11 @@ def plane_down(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    cut = cut_for(x, second, l2, tape.cut)
+    pitch, low = _pitch(x), _pitch(parts[0])
+    cut = cut_for(x, second, True, tape.cut)
+    each = _each(x, second, gcd(l2, low) % 2 == 0)
+    margin = cut.margin * 4 // parts[-1].itemsize
+    step = 32 * each - margin
     launch = launch_of(
         plane_triton.plane_down_kernel,
         LOW1=_sorted(first.lo),
@@ -87,18 +93,20 @@ def plane_down(
         TAPS2=len(second.lo),
         MODE2=second.mode,
         SHORT2=n2 < len(second.lo),
-        ODD2=second.before % 2,
-        EVEN=n2 % 2 == 0,
+        BEFORE2=second.before,
+        WIDTH=gcd(pitch, 2 * each),
+        EACH=each,
+        WHOLE=each > 1,
         ACC=_acc(x),
-        WIDE=n1 * n2 >= 1 << 30,
-        COLUMNS=cut.columns,
-        BATCH=cut.batch or 4,
-        AHEAD=cut.ahead if x.shape[-2] > 1 else 0,
-        MARGIN=cut.margin,
-        num_warps=cut.columns // 32,
+        WIDE=n1 * pitch >= 1 << 30,
+        STEP=step,
+        MARGIN=margin,
+        BATCH=cut.batch,
+        AHEAD=cut.ahead if x.is_cuda else 0,
+        num_warps=1,
     )
-    tiles = cdiv(l1, cut.rows), cdiv(l2 + max(0, cut.margin - 1), cut.columns - cut.margin)
-    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, cut.rows)
+    tiles = cdiv(l1, cut.rows), cdiv(l2 + margin - 1, step)
+    numbers = (n1, n2, l1, l2, pitch, low, first.before, *tiles, cut.rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [x, *parts], *numbers)
 
@@ -116,7 +124,10 @@ def plane_up(
     first, second = axes
     l1, l2 = lengths
     n1, n2 = x.shape[-2:]
-    cut = cut_for(x, second, 0, tape.cut)
+    pitch, low = _pitch(x), l2 if parts[0] is None else _pitch(parts[0])
+    even = second.before % 2 == 0
+    cut = cut_for(x, second, False, tape.cut)
+    each = _each(x, second, even and pitch % 4 == 0)
     launch = launch_of(
         plane_up_triton.plane_up_kernel,
         **_phases(first, "1"),
@@ -127,19 +138,20 @@ def plane_up(
         HALF2=len(second.lo) // 2,
         MODE2=PERIODIC if repeats[1] else ZERO,
         SHORT2=l2 < len(second.lo),
-        ODD2=second.before % 2,
-        EVEN=n2 % 2 == 0,
+        BEFORE2=second.before,
         **{f"HAS_{k}": p is not None for k, p in zip(("AA", "AD", "DA", "DD"), parts, strict=True)},
+        WIDTH=gcd(l2, low, each),
+        EACH=each,
+        WHOLE=even and pitch % (2 * each) == 0,
         ACC=_acc(x),
-        WIDE=n1 * n2 >= 1 << 30,
-        COLUMNS=cut.columns,
-        BATCH=cut.batch or 2,
-        AHEAD=cut.ahead if x.shape[-2] > 1 else 0,
-        num_warps=cut.columns // 32,
+        WIDE=n1 * pitch >= 1 << 30,
+        COLUMNS=32 * each,
+        BATCH=cut.batch,
+        num_warps=1,
     )
     pairs1 = (n1 + first.before + 1) // 2 - first.before // 2
-    tiles = cdiv(pairs1, cut.rows), cdiv((n2 + second.before % 2 + 1) // 2, cut.columns)
-    numbers = (n1, n2, l1, l2, first.before, second.before // 2, *tiles, cut.rows)
+    tiles = cdiv(pairs1, cut.rows), cdiv((n2 + second.before % 2 + 1) // 2, 32 * each)
+    numbers = (n1, n2, l1, l2, pitch, low, first.before, *tiles, cut.rows)
     blocks = tiles[0] * tiles[1] * (x.numel() // (n1 * n2))
     tape.launch(launch, blocks, [*_given(parts, x), x], *numbers)
 
@@ -222,6 +234,18 @@ def _phases(axis: Axis, number: str = "") -> dict[str, Any]:
         for name, taps in (("LOW", axis.lo), ("HIGH", axis.hi))
         for parity, letter in enumerate("EO")
     }
+
+
+def _pitch(x: Tensor) -> int:
+    """From one row to the next: more than its length where rows are padded."""
+    return x.shape[-1] if x.is_contiguous() else x.stride(-2)
+
+
+def _each(x: Tensor, axis: Axis, whole: bool) -> int:
+    """How many coefficients in a row a thread computes: two, if registers hold what it needs, and
+    if a thread writes both in one store."""
+    few = x.dtype != torch.float64 and len(axis.lo) <= MOST_TAPS
+    return 2 if few and whole else 1
 
 
 def _acc(x: Tensor) -> Any:

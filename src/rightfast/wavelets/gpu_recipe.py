@@ -16,6 +16,7 @@ from torch import Tensor
 
 from rightfast.wavelets.gpu_cuts import Cut
 
+LINE = 32  # numbers, float32, in a line of memory
 Launch = Callable[..., Any]
 # A launch, its grid, what takes its tensors from among all, and its numbers.
 Step = tuple[Launch, tuple[int], Callable[[Sequence[Any]], tuple[Any, ...]], tuple[int, ...]]
@@ -87,6 +88,11 @@ class Tape:
         if self.recipe:
             self.recipe.made.append((tuple(shape), dtype))
         return found
+
+    def padded(self, shape: Sequence[int], dtype: torch.dtype) -> Tensor:
+        """The same, whose rows begin where lines of memory do."""
+        whole = self.empty((*shape[:-1], -(-shape[-1] // LINE) * LINE), dtype)
+        return self.seen_as(whole[..., : shape[-1]], whole)
 
     def launch(
         self, launch: Launch, blocks: int, tensors: Sequence[Tensor | None], *numbers: int

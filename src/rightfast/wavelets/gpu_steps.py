@@ -45,7 +45,9 @@ def down(
             codes = [code + (part << len(axes) - left - count) for part in range(1 << count)]
             for code in codes:
                 known = not left and code in wanted
-                made[code] = wanted[code] if known else tape.empty(shape, sums)
+                # Planes alone read what planes write: rows may be padded.
+                empty = tape.padded if count == len(axes) == 2 else tape.empty
+                made[code] = wanted[code] if known else empty(shape, sums)
             if count == 2:
                 plane_down(tape, band, [made[code] for code in codes], axes[passed], lengths)
         if count == 1:
@@ -75,7 +77,10 @@ def up(tape: Tape, given: Bands, axes: Sequence[Axis], level: Level, out: Tensor
         made: Bands = {}
         for code in sorted({code % (1 << left) for code in bands}):
             last = out if not left else None
-            made[code] = tape.empty(shape, full(like.dtype)) if last is None else last
+            # All levels of these modes go in one pass: rows may be padded.
+            plain = count == len(axes) == 2 and all(axis.mode == ZERO for axis in axes)
+            empty = tape.padded if plain else tape.empty
+            made[code] = empty(shape, full(like.dtype)) if last is None else last
         if count == 2:
             parts = [bands.get(part) for part in range(4)]
             _plane_up(tape, parts, made[0], axes[passed], level.lengths[passed])
@@ -103,12 +108,12 @@ def fitted(tape: Tape, x: Tensor, axes: Sequence[Axis], sizes: Sequence[int]) ->
     if list(x.shape) == want:
         return x
     found = tape.empty(want, x.dtype)
-    tape.launch(_fit, 0, [x, found])
+    tape.launch(_fit, 0, [x, found], *x.shape)
     return found
 
 
-def _fit(_: tuple[int], x: Tensor, found: Tensor) -> None:
-    both = tuple(slice(min(a, b)) for a, b in zip(x.shape, found.shape, strict=True))
+def _fit(_: tuple[int], x: Tensor, found: Tensor, *shape: int) -> None:
+    both = tuple(slice(min(a, b)) for a, b in zip(shape, found.shape, strict=True))
     found.zero_()
     found[both] = x[both]
 

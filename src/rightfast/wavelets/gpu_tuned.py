@@ -11,10 +11,10 @@ from rightfast.wavelets.gpu_recipe import Tape
 
 CUTS: dict[str, Cut | None] = {
     "usual": None,
-    "plain": Cut(16, ahead=1),
-    "two rows a round": Cut(16, batch=2, ahead=1),
-    "long strips": Cut(32, batch=2, ahead=1),
-    "whole sectors": Cut(16, ahead=1, columns=64, margin=8),
+    "plain": Cut(16),
+    "two rows a round": Cut(32, batch=2),
+    "two rows a round, looking ahead": Cut(32, batch=2, ahead=1),
+    "looking ahead": Cut(32, ahead=2),
 }
 First = Callable[..., None]  # runs a transform on a tape, and on the tensors that it was given
 _on = False
