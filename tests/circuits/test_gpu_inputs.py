@@ -30,6 +30,7 @@ from rightfast.runtime import Tape
 from .gpu_cases import (
     DEVICE,
     INTERPRETED,
+    OPTIONS,
     built,
     check,
     check_derivative,
@@ -93,6 +94,19 @@ def test_inputs_that_are_not_categorical(name):
     check_derivative(circuit, exact, x)
     check_derivative(circuit, exact, x, missing.to(DEVICE))
     check_em(circuit, exact)
+
+
+@here
+@pytest.mark.parametrize("options", OPTIONS)
+def test_options(options):
+    """Maxima, a temperature, log space."""
+    circuit, exact, _ = built((CIRCUITS["all-kinds"](), [2]), zeros=True)
+    x = data(circuit, 9)
+    missing = torch.rand(x.shape, generator=torch.Generator().manual_seed(1)) < 0.4
+    check(circuit, exact, x, options=options)
+    check(circuit, exact, x, missing.to(DEVICE), options=options)
+    if options.algorithm == "mpe":
+        check_derivative(circuit, exact, x, missing.to(DEVICE), algorithm="mpe")
 
 
 @here

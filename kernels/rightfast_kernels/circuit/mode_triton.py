@@ -86,6 +86,7 @@ def mode_flows_kernel(
         total += tl.sum(lanes, 1)
     if DERIVATIVE:
         total = tl.where(total == 0, 0.0, total / largest)
+        statistics = where  # a derivative's place is that of the parameter
     place = out + statistics + k * C + category
     total += tl.load(place, mask=k < K, other=0.0)
     tl.store(place, total, mask=k < K)
