@@ -18,7 +18,11 @@ class Pyjuice:
         import pyjuice
 
         self.nodes = {}
-        for node in circuit.plan.order:
+        # Owners of parameters first, where they have no children: others are made from them.
+        leaves = [node for node in circuit.plan.order if isinstance(node, InputNodes)]
+        for node in [*sorted(leaves, key=lambda leaf: leaf.tied), *circuit.plan.order]:
+            if id(node) in self.nodes:
+                continue
             theta = None
             if not isinstance(node, ProductNodes):
                 theta = circuit.parameters_flat.detach()[circuit.place(node)].cpu().float()
