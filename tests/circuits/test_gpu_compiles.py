@@ -126,7 +126,7 @@ def decoding():
     circuit = compile(rat_spn(8, 4, Categorical(3), depth=2, num_repetitions=2), precision="ieee")
     x = torch.zeros(5, 8, dtype=torch.int64)
     with torch.no_grad():
-        circuit(x, missing_mask=x == 0)
+        circuit(x, "mpe", missing_mask=x == 0)
     circuit.state.walk(None)
 
 
@@ -147,7 +147,7 @@ FUNCTIONS = [
 @pytest.mark.parametrize("function", FUNCTIONS)
 def test_compiles(function):
     launches = record(function)
-    assert len(launches) >= 10
+    assert len(launches) >= 6
     for launch in launches:
         assert compile_ahead(launch.spec, 90).asm["cubin"]
 
