@@ -49,7 +49,7 @@ def compile(
         raise ValueError(f"dtype must be one of {list(DTYPES)}, got {dtype}")
     plan = make_plan(root)
     with torch.inference_mode(False):  # tensors that EM and optimizers can change
-        parameters = initial_parameters(plan, seed).to(device=device, dtype=dtype)
+        parameters = initial_parameters(plan, seed, dtype).to(device)
         return Circuit(plan, parameters, graphs=graphs, precision=precision)
 
 
@@ -245,10 +245,10 @@ class Circuit(nn.Module):
         )
 
 
-def initial_parameters(plan: Plan, seed: int) -> Tensor:
-    """Given or random parameters, flat, float64 on the CPU."""
+def initial_parameters(plan: Plan, seed: int, dtype: torch.dtype) -> Tensor:
+    """Given or random parameters, flat, on the CPU; made in float64, then rounded once."""
     generator = torch.Generator().manual_seed(seed)
-    flat = torch.empty(plan.num_parameters, dtype=torch.float64)
+    flat = torch.empty(plan.num_parameters, dtype=dtype)
     for place in plan.placements:
         owner, size = place.owner, place.size
         values = owner.parameters
