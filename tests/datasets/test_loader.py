@@ -268,6 +268,14 @@ def test_a_first_batch_that_fails_is_reported_in_its_turn(dataset, tmp_path, sam
     iterator._shutdown_workers()
 
 
+def test_an_index_out_of_range_is_reported_in_its_turn(dataset, samples):
+    iterator = iter(Loader(dataset, sampler=[1, 2, 3, 4, COUNT], num_workers=2))
+    assert same(torch.cat([next(iterator) for _ in range(4)]), samples[1:5])
+    with pytest.raises(IndexError, match="below 23"):
+        next(iterator)
+    iterator._shutdown_workers()
+
+
 def test_worker_init_is_called(dataset):
     queue = multiprocessing.get_context("fork").SimpleQueue()
     list(Loader(dataset, 4, num_workers=2, worker_init_fn=queue.put))

@@ -57,9 +57,15 @@ class Followed(list[int]):
 _early: list[Ahead] = []
 
 
+def start_on(dataset: Any, indices: Sequence[int]) -> None:
+    """Have the kernel read a batch that is to come. What is wrong is said when that is read."""
+    with contextlib.suppress(Exception):
+        dataset.advise(indices)
+
+
 def read_early(dataset: Any, indices: Sequence[int]) -> None:
-    """In a worker: read a batch whose indices are on their way. What fails now fails then again,
-    where it is heard."""
+    """In a worker: read a batch whose indices are on their way, or again when they are here, where
+    an error is heard."""
     with contextlib.suppress(Exception):
         _early.append(dataset.prefetch(indices))
 
@@ -68,5 +74,5 @@ def _arrived(indices: list[int], following: list[int]) -> list[int]:
     if not _early or _early[0] != indices:
         return Followed(indices, following)
     begun = _early.pop()
-    begun.owner.advise(following)
+    start_on(begun.owner, following)
     return begun

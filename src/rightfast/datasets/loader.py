@@ -18,7 +18,7 @@ from torch.utils.data import (
 )
 
 from rightfast.datasets import buffers
-from rightfast.datasets.batch import Batch, Followed, read_early
+from rightfast.datasets.batch import Batch, Followed, read_early, start_on
 from rightfast.datasets.cache import SharedCache
 from rightfast.datasets.dataset import SampleDataset
 from rightfast.datasets.ring import Leased, Ring, Sent, WorkerRing
@@ -209,7 +209,7 @@ class _Init:
         mine = self.first[worker :: self.ring.slots // self.ring.each]
         dataset: Any = get_worker_info().dataset  # type: ignore[union-attr]
         for indices in mine:
-            dataset.advise(indices)
+            start_on(dataset, indices)
         if mine:
             read_early(dataset, mine[0])
 
