@@ -1,7 +1,9 @@
 """`SharedCache` in one process."""
 
+import contextlib
 import copy
 import gc
+import multiprocessing
 import os
 import pickle
 import random
@@ -23,6 +25,8 @@ from rightfast.datasets.segment import Segment
 from rightfast.datasets.table import _COUNTING, BASE
 
 from .common import COUNT, SHAPE, inodes_of, numbers, same
+
+FORK = multiprocessing.get_context("fork")
 
 
 class Counted(torch.utils.data.Dataset):
@@ -566,11 +570,36 @@ HANDLERS = {
 }
 
 
+@contextlib.contextmanager
+def another_process(**asked):
+    """``ask(name)`` is what ``asked[name]()`` returns in a child, one for all: a fork takes longer
+    than all that is tested here."""
+    ours, theirs = FORK.Pipe()
+
+    def answer():
+        while True:
+            theirs.send(asked[theirs.recv()]())
+
+    def ask(name):
+        ours.send(name)
+        assert ours.poll(30), f"no answer to {name}"
+        return ours.recv()
+
+    child = FORK.Process(target=answer, daemon=True)
+    child.start()
+    try:
+        yield ask
+    finally:
+        child.kill()
+        child.join()
+
+
 @pytest.mark.parametrize("handler", HANDLERS.values(), ids=HANDLERS)
 def test_a_signal_handler_at_each_line(handler):
     """What it interrupts goes on rightly, and no lock stays."""
     samples = numbers()
     cache = SharedCache(list(samples), fraction=1.0)
+    locks = cache._table.segment.locks
 
     def use():
         cache.clear()
@@ -578,29 +607,27 @@ def test_a_signal_handler_at_each_line(handler):
             assert same(cache.__getitems__([3, 4]).stacked, samples[3:5])
             assert same(cache[3], samples[3])
 
-    locks = cache._table.segment.locks
+    def is_free():
+        taken = locks._lock(ALL)
+        locks._unlock(ALL)
+        return taken
 
-    def locked():
-        child = os.fork()
-        if not child:
-            os._exit(locks._lock(ALL))
-        return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-
-    def interrupt():
-        before = locks._depth and locked()
-        handler(cache)
-        assert not before or locked()
+    def refill():
+        cache.clear()
+        return cache.warm()
 
     use()
     place = 0
-    while interrupted_at(place, use, interrupt):
-        assert (locks._depth, locks._held) == (0, {_COUNTING})
-        child = os.fork()
-        if not child:
-            signal.alarm(30)
-            cache.clear()
-            os._exit(0 if cache.warm() == COUNT else 1)
-        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
-        assert same(cache.__getitems__(range(COUNT)).stacked, samples)
-        place += 1
+    with another_process(is_free=is_free, refill=refill) as ask:
+
+        def interrupt():
+            before = locks._depth and not ask("is_free")
+            handler(cache)
+            assert not before or not ask("is_free")
+
+        while interrupted_at(place, use, interrupt):
+            assert (locks._depth, locks._held) == (0, {_COUNTING})
+            assert ask("refill") == COUNT
+            assert same(cache.__getitems__(range(COUNT)).stacked, samples)
+            place += 1
     assert place > 100

@@ -6,7 +6,14 @@ import os
 
 import pytest
 import torch
-from torch.utils.data import BatchSampler, SequentialSampler, Subset
+from torch.utils.data import (
+    BatchSampler,
+    DataLoader,
+    RandomSampler,
+    SequentialSampler,
+    Subset,
+    get_worker_info,
+)
 
 from rightfast import datasets
 from rightfast.datasets import Loader
@@ -179,6 +186,94 @@ def test_samplers(dataset, samples, workers):
     assert same(torch.cat(list(loader)), samples)
     loader = Loader(dataset, batch_sampler=[[1, 2], [3]], num_workers=workers)
     assert same(torch.cat(list(loader)), samples[1:4])
+
+
+def first_elements(loader):
+    return torch.cat([batch.flatten(1)[:, 0].clone() for batch in loader]).tolist()
+
+
+@pytest.mark.parametrize("given", [True, False])
+@pytest.mark.parametrize("replacement", [True, False])
+def test_the_order_is_that_of_torch_s_loader(dataset, given, replacement):
+    """Whatever the number of workers, and in the second epoch too."""
+    orders = []
+    for make, workers in ((DataLoader, 0), (DataLoader, 2), (Loader, 0), (Loader, 2)):
+        torch.manual_seed(5)
+        generator = torch.Generator().manual_seed(6) if given else None
+        sampler = RandomSampler(dataset, replacement, 50, generator)
+        loader = make(dataset, 3, sampler=sampler, num_workers=workers, generator=generator)
+        orders.append([first_elements(loader) for _ in range(2)] + [torch.rand(()).item()])
+    assert orders[1:] == orders[:1] * 3
+    assert orders[0][0] != orders[0][1]
+
+
+def test_workers_have_the_seeds_of_torch_s_loader(dataset):
+    queue, seeds = multiprocessing.get_context("fork").SimpleQueue(), []
+    for make in (DataLoader, Loader):
+        generator = torch.Generator().manual_seed(6)
+        list(
+            make(
+                dataset,
+                4,
+                num_workers=2,
+                generator=generator,
+                worker_init_fn=lambda worker: queue.put(torch.initial_seed()),
+            )
+        )
+        seeds.append({queue.get(), queue.get()})
+    assert seeds[0] == seeds[1]
+
+
+class Advised(datasets.SampleDataset):
+    """Notes what is advised and read, by whom."""
+
+    def __init__(self, dataset, queue):
+        super().__init__(dataset._source)
+        self.queue = queue
+
+    def advise(self, indices):
+        self.queue.put(("advised", get_worker_info().id, list(indices)))
+        super().advise(indices)
+
+    def start(self, indices, rows):
+        self.queue.put(("read", get_worker_info().id, list(indices)))
+        return super().start(indices, rows)
+
+
+@pytest.mark.parametrize("size", [2, 7, 12])
+def test_workers_advise_all_before_it_is_read_and_read_once(dataset, samples, size):
+    queue = multiprocessing.get_context("fork").SimpleQueue()
+    loader = Loader(Advised(dataset, queue), size, num_workers=2, read_ahead=2)
+    assert same(torch.cat(list(loader)), samples)
+    told = []
+    while not queue.empty():
+        told.append(queue.get())
+    batches = [list(range(start, min(start + size, COUNT))) for start in range(0, COUNT, size)]
+    for what in ("advised", "read"):
+        seen = [indices for kind, _, indices in told if kind == what and indices]
+        assert sorted(seen) == batches
+    mine = min(2, len(batches) // 2)  # of each worker, before it reads
+    for worker in range(2):
+        kinds = [kind for kind, who, _ in told if who == worker]
+        assert kinds[: mine + 1] == ["advised"] * mine + ["read"]
+
+
+def test_a_first_batch_that_fails_is_reported_in_its_turn(dataset, tmp_path, samples):
+    """That of the second worker, read before the first one's was asked for."""
+    os.truncate(tmp_path / "a.npy", os.path.getsize(tmp_path / "a.npy") - samples[:17].nbytes)
+    iterator = iter(Loader(dataset, 4, num_workers=2))
+    assert same(next(iterator), samples[:4])
+    with pytest.raises(ValueError, match=r"sample 4 .*: the file is truncated"):
+        next(iterator)
+    iterator._shutdown_workers()
+
+
+def test_an_index_out_of_range_is_reported_in_its_turn(dataset, samples):
+    iterator = iter(Loader(dataset, sampler=[1, 2, 3, 4, COUNT], num_workers=2))
+    assert same(torch.cat([next(iterator) for _ in range(4)]), samples[1:5])
+    with pytest.raises(IndexError, match="below 23"):
+        next(iterator)
+    iterator._shutdown_workers()
 
 
 def test_worker_init_is_called(dataset):

@@ -379,7 +379,7 @@ def test_memory_is_free_when_all_have_closed(dataset):
         theirs.send("raised")
         theirs.recv()
 
-    process = FORK.Process(target=child)
+    process = FORK.Process(target=child, daemon=True)  # a failure ends it
     process.start()
     cache.close()
     assert inode not in inodes_of("self")

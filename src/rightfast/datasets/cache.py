@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from torch.utils.data import Dataset
 
 from rightfast.datasets import buffers, segment
-from rightfast.datasets.batch import Ahead, Batch
+from rightfast.datasets.batch import Ahead, Batch, Followed, start_on
 from rightfast.datasets.buffers import Block
 from rightfast.datasets.dataset import SampleDataset, check_indices
 from rightfast.datasets.room import capacity
@@ -96,6 +96,8 @@ class SharedCache(Dataset[Any]):
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
+        if isinstance(indices, Followed):
+            start_on(self, indices.following)
         table, checked = self._used(), check_indices(indices, self._count)
         return self._finish(checked, self._start(table, checked), apart=True)
 

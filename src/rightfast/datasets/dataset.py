@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import Dataset
 
 from rightfast.datasets import buffers
-from rightfast.datasets.batch import Ahead, Batch
+from rightfast.datasets.batch import Ahead, Batch, Followed, start_on
 from rightfast.datasets.structure import Structure
 from rightfast.datasets.threads import submit, threads_for, wait
 
@@ -70,6 +70,8 @@ class SampleDataset(Dataset[Tensor]):
     def __getitems__(self, indices: Sequence[int]) -> Batch:
         if isinstance(indices, Ahead) and indices.begun(self):
             return indices.finish()
+        if isinstance(indices, Followed):
+            start_on(self, indices.following)
         return self._prefetch(check_indices(indices, len(self)), apart=True)()
 
     def read(self, indices: Sequence[int], rows: Sequence[memoryview]) -> None:

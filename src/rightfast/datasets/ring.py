@@ -125,7 +125,7 @@ class Sent:
         leased, batch = self._leased, self._batch
         leased.sent = True
         name, size = leased.ring.segment.name, leased.raw.nbytes
-        return _received, (name, leased.slot, size, len(batch), batch.structure)
+        return _received, (name, leased.slot, size, batch.size, batch.structure)
 
 
 def _received(name: str, slot: int, size: int, count: int, structure: Structure) -> Any:

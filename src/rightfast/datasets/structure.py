@@ -105,12 +105,12 @@ class Structure:
         """A batch, and with ``apart`` its samples, which are views of it."""
         stacked = self.stacked(block, count)
         if not apart:
-            return Batch((), stacked, block, self)
+            return Batch((), stacked, block, self, count)
         if self.single:
-            return Batch(stacked.unbind(0), stacked, block, self)
+            return Batch(stacked.unbind(0), stacked, block, self, count)
         columns = [tensor.unbind(0) for tensor in flatten(stacked)[0]]
         samples = [self._sample(row) for row in zip(*columns, strict=True)]
-        return Batch(samples, stacked, block, self)
+        return Batch(samples, stacked, block, self, count)
 
     def sample(self, block: Block) -> Any:
         """A batch of one, without its first axis."""
