@@ -12,6 +12,7 @@ from torch import Tensor
 
 from rightfast.wavelets.decompose import decompose
 from rightfast.wavelets.inputs import as_tensor, check_axes
+from rightfast.wavelets.layout import Packed
 from rightfast.wavelets.lengths import check_level
 from rightfast.wavelets.out import check_out
 from rightfast.wavelets.recall import (
@@ -253,6 +254,9 @@ def _decomposed(
 
 
 def _split(coeffs: Any) -> tuple[Any, Sequence[Any]]:
+    """(the low band, the details) of a list, or of a `Packed`."""
+    if isinstance(coeffs, Packed):
+        coeffs = coeffs.unpack()
     if not isinstance(coeffs, (list, tuple)):
         raise ValueError(f"Expected sequence of coefficient arrays, got {type(coeffs).__name__}.")
     if len(coeffs) < 1:
