@@ -65,6 +65,39 @@ def test_what_does_not_fit_is_refused(device):
             call()
 
 
+def test_packed_of_anything_else(device):
+    _, synthesis, _, _ = tools(device)
+    found = tools(device, packed=True)[0](on(device))
+    for other in ({"flat": found.flat.tolist()}, {"flat": None}, {"layout": None}):
+        with pytest.raises(TypeError, match="expected coefficients as packed=True gives them, got"):
+            synthesis(found._replace(**other))
+
+
+def test_a_subclass_beside_recordings(device):
+    """What it comes to depends neither on its being the first of its shape nor on its not being."""
+    analysis, synthesis, down, up = tools(device, packed=True)
+    x = on(device)
+    found = analysis(x)
+    sub = found._replace(flat=found.flat.as_subclass(Sub))
+    for _ in range(2):
+        assert type(synthesis(sub)) is Sub
+        assert type(synthesis(found)) is torch.Tensor
+    assert len(synthesis) == 1
+
+
+def test_sparse_data_after_a_recording(device):
+    analysis, synthesis, down, up = tools(device)
+    x = on(device)
+    low, *details = analysis(x)
+    synthesis([low, *details])
+    for call in (
+        lambda: analysis(x.to_sparse()),
+        lambda: synthesis([low.to_sparse(), *details]),
+    ):
+        with pytest.raises(TypeError, match="expected .* dense"):
+            call()
+
+
 @pytest.mark.parametrize(
     ("arguments", "options", "match"),
     [

@@ -25,7 +25,7 @@ from rightfast.wavelets.single import prepare
 # Up to so many bytes of data: of more, a copy takes the device what a call takes the host.
 LARGEST = 1 << 25
 _PLAIN = frozenset((Tensor, torch.nn.Parameter))
-_shape, _dtype, _device = attrgetter("shape"), attrgetter("dtype"), attrgetter("device")
+_shape, _kind = attrgetter("shape"), attrgetter("dtype", "device", "layout")
 _wants_gradient = attrgetter("requires_grad")
 
 
@@ -106,15 +106,15 @@ class Recorded:
 
     def _read(self, data: Any) -> tuple[Sequence[Tensor] | None, Layout | None]:
         """The tensors to replay for, and how they are packed; None: nothing that is recorded."""
-        if not self._call.inverse:
-            return ([data] if type(data) in _PLAIN else None), None
+        given, layout = [data], None
         if type(data) is Packed:
-            return [data.flat], data.layout
-        given = bands_of(data, self._call.form)
+            given, layout = [data.flat], data.layout
+        elif self._call.inverse:
+            given = bands_of(data, self._call.form) or []
         if not given or not _PLAIN.issuperset(map(type, given)):
             return None, None
-        one = len(set(map(_dtype, given))) == 1 == len(set(map(_device, given)))
-        return (given if one else None), None
+        alike = given[0].layout is torch.strided and len(set(map(_kind, given))) == 1
+        return (given if alike else None), layout
 
     def _called(self, data: Any) -> Any:
         """By the function itself."""
@@ -133,6 +133,12 @@ class Recorded:
 
     def _unpacked(self, packed: Packed) -> list[Any]:
         flat, layout = packed
+        if not isinstance(flat, Tensor) or not isinstance(layout, Layout):
+            raise TypeError(
+                f"expected coefficients as packed=True gives them, got Packed of a "
+                f"{type(flat).__name__} and a {type(layout).__name__}; take other values by "
+                "packed._replace(flat=...), a tensor of one dimension"
+            )
         if layout.function != self._call.form or flat.shape != (sum(layout.sizes),):
             raise ValueError(
                 f"expected coefficients packed by {self._call.form}, all in one dimension, got "
