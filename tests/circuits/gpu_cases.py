@@ -31,16 +31,6 @@ OPTIONS = [
     pytest.param(Pass(temperature=3.0, log_space=True), id="log-hot"),
 ]
 
-# Besides "ll" and powers.
-OPTIONS = [
-    pytest.param(Pass("mpe"), id="mpe"),
-    pytest.param(Pass(temperature=2.0), id="hot"),
-    pytest.param(Pass(temperature=0.5), id="cold"),
-    pytest.param(Pass(log_space=True), id="log"),
-    pytest.param(Pass("general_ll", 0.5, log_space=True), id="log-power"),
-    pytest.param(Pass(temperature=3.0, log_space=True), id="log-hot"),
-]
-
 
 def again_interpreted(file, part):
     """A file of tests in a process of its own, since Triton decides when it is imported whether to

@@ -98,6 +98,18 @@ def test_numbers_that_underflow(options):
 
 
 @interpreted
+@pytest.mark.parametrize("least", [lowering.LEAST_CHILDREN, 1])
+@pytest.mark.parametrize("options", [Pass(), Pass("general_ll", 2.0), Pass(log_space=True)])
+def test_large_weights_of_small_sums(options, least, monkeypatch):
+    """Each quotient of the two is a float32, the sum of a batch of them is not."""
+    monkeypatch.setattr(lowering, "LEAST_CHILDREN", least)
+    circuit, exact, x = built((hmm(3, 2, Categorical(2)), [2] * 3))
+    for one in (circuit, exact):
+        one.parameters_flat.detach()[: one.plan.num_sum_parameters] = 1e-29 ** (1 / options.alpha)
+    check(circuit, exact, x, None, torch.full((len(x),), 3e9), options=options, tolerance=1e-4)
+
+
+@interpreted
 def test_flows_in_log_space_do_not_underflow():
     circuit, exact, x = built((hmm(6, 3, Categorical(2)), [2] * 6))
     x = x[:4]

@@ -16,7 +16,7 @@ reference_sum.py.
 import triton
 import triton.language as tl
 
-from rightfast_kernels.circuit.layer_triton import LEAST, at
+from rightfast_kernels.circuit.layer_triton import LEAST, at, quotient
 
 RECORD = 4
 
@@ -83,7 +83,7 @@ def combine_flows_kernel(
     base, total = whole(sums, shift, place, group, m, b, inside, batch, alpha, N, P)
     value = tl.load(n + at(row + m, b, batch), mask=inside, other=0.0)
     f = tl.load(flows + at(row + m, b, batch), mask=inside, other=0.0)
-    q = tl.where(total < LEAST, float("nan"), f / total)
+    q = quotient(f, total)
     for p in range(P):
         part = tl.load(shift + (group + p).to(tl.int64) * batch + b, mask=b < batch, other=0.0)
         own_q = tl.where(f == 0, 0.0, q * tl.exp(alpha * (part - base))[None, :])

@@ -25,6 +25,9 @@ INTERPRETED = tl.constexpr(os.environ.get("TRITON_INTERPRET") == "1")
 # Below this a sum of scaled exponentials has lost digits to underflow: tiny / eps of float32.
 LEAST = tl.constexpr(9.8607613e-32)
 
+# A quotient above this, of a large weight, is too close to where a sum of such overflows.
+MOST = tl.constexpr(1.0141205e31)
+
 # Side of the tiles that are computed entry by entry.
 SMALL = tl.constexpr(16)
 
@@ -92,15 +95,21 @@ def powered(theta, alpha, POWER: tl.constexpr):
 
 
 @triton.jit
+def quotient(f, s):
+    """f / S: 0 without flow, and NaN where S has lost its digits, or the quotient is too large to
+    go on with, so that whatever it goes into has to be computed in another way."""
+    q = f / s
+    return tl.where(f == 0, 0.0, tl.where((s < LEAST) | (q > MOST), float("nan"), q))
+
+
+@triton.jit
 def give_flow(flows, quotients, sums, row, f, b, batch, inside, first_sum, last_sum):
-    """Writes the flow f of rows and, for those of sums, the quotient f / S: 0 without flow, and NaN
-    where S has lost its digits, so that whatever it goes into has to be computed in another way."""
+    """Writes the flow f of rows and, for those of sums, their `quotient`."""
     tl.store(flows + at(row, b, batch), f, mask=inside)
     own = inside & ((row >= first_sum) & (row < last_sum))[:, None]
     place = at(row - first_sum, b, batch)
     s = tl.load(sums + place, mask=own, other=1.0)
-    q = tl.where(f == 0, 0.0, tl.where(s < LEAST, float("nan"), f / s))
-    tl.store(quotients + place, q, mask=own)
+    tl.store(quotients + place, quotient(f, s), mask=own)
 
 
 @triton.jit

@@ -12,7 +12,7 @@ reference_product.backward.
 import triton
 import triton.language as tl
 
-from rightfast_kernels.circuit.layer_triton import LEAST, at, give_flow
+from rightfast_kernels.circuit.layer_triton import at, give_flow, quotient
 
 
 @triton.jit(do_not_specialize=["root", "place"])
@@ -27,8 +27,7 @@ def root_flow_kernel(
     tl.store(flows + tl.cast(root, tl.int64) * batch + b, weight, mask=b < batch)
     own = tl.cast(place, tl.int64) * batch + b
     s = tl.load(sums + own, mask=b < batch, other=1.0)
-    q = tl.where(weight == 0, 0.0, tl.where(s < LEAST, float("nan"), weight / s))
-    tl.store(quotients + own, q, mask=b < batch)
+    tl.store(quotients + own, quotient(weight, s), mask=b < batch)
 
 
 @triton.jit(do_not_specialize=["lists", "count", "first_sum", "last_sum"])
