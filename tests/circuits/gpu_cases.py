@@ -7,8 +7,9 @@ import sys
 import pytest
 import torch
 
-from rightfast.circuits import Circuit, DiscretizedLogistic, compile, em_step
+from rightfast.circuits import Circuit, DiscretizedLogistic, compile, em_step, gpu
 from rightfast.circuits.options import Pass
+from rightfast.runtime import Tape
 
 from .common import STRUCTURES, assignments, zero_some
 
@@ -30,6 +31,27 @@ OPTIONS = [
     pytest.param(Pass("general_ll", 0.5, log_space=True), id="log-power"),
     pytest.param(Pass(temperature=3.0, log_space=True), id="log-hot"),
 ]
+
+
+interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
+here = pytest.mark.skipif(
+    not (INTERPRETED or torch.cuda.is_available()), reason="not interpreted: see the last test"
+)
+
+
+def by_kernels(monkeypatch, recorded=False):
+    """Interpreted, float32 circuits of the CPU are served by kernels, and ``recorded`` on a tape
+    where they ask for it."""
+    if not INTERPRETED:
+        return
+    from rightfast.circuits.gpu import lowering, passes
+
+    def engine(plan, device, precision, graphs):
+        return passes.Engine(plan, lowering.tables_of(plan), device, precision, graphs, Tape())
+
+    monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
+    if recorded:
+        monkeypatch.setattr(gpu, "engine", engine)
 
 
 def again_interpreted(file, part):

@@ -10,31 +10,17 @@ import torch
 
 pytest.importorskip("triton")
 
-from rightfast.circuits import Circuit, FreeParameters, compile, em_step, gpu, mini_batch_em
-from rightfast.runtime import Tape
+from rightfast.circuits import Circuit, FreeParameters, compile, em_step, mini_batch_em
 
 from .common import STRUCTURES, assignments
-from .gpu_cases import DEVICE, INTERPRETED, again_interpreted
+from .gpu_cases import DEVICE, INTERPRETED, again_interpreted, by_kernels, here
 
-cuda = torch.cuda.is_available() and not INTERPRETED
-recorded = pytest.mark.skipif(
-    not (INTERPRETED or cuda), reason="not interpreted: see the last test"
-)
 pytestmark = pytest.mark.filterwarnings("error::rightfast.runtime.NotRecorded")
 
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Circuits of the CPU are served by kernels and recorded on a tape."""
-    if not INTERPRETED:
-        return
-    from rightfast.circuits.gpu import lowering, passes
-
-    def engine(plan, device, precision, graphs):
-        return passes.Engine(plan, lowering.tables_of(plan), device, precision, graphs, Tape())
-
-    monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
-    monkeypatch.setattr(gpu, "engine", engine)
+    by_kernels(monkeypatch, recorded=True)
 
 
 def pair(name="hmm"):
@@ -66,7 +52,7 @@ def equal_step(circuits, x, weights=None, log_space=False, **options):
     return found[0][0]
 
 
-@recorded
+@here
 @pytest.mark.parametrize("name", ["hmm", pytest.param("pd", marks=pytest.mark.slow)])
 def test_batches_of_several_sizes(name):
     one, other, x = pair(name)
@@ -77,7 +63,7 @@ def test_batches_of_several_sizes(name):
     assert recordings <= 6  # of three sizes
 
 
-@recorded
+@here
 def test_options_that_change():
     one, other, x = pair()
     x = x[:6]
@@ -121,7 +107,7 @@ def test_every_option_has_a_variant():
     assert set(given) - {"self", "x"} == set(VARIANTS)
 
 
-@recorded
+@here
 @pytest.mark.parametrize("name", VARIANTS)
 def test_an_option_that_comes_and_goes(name):
     one, other, x = pair()
@@ -134,7 +120,7 @@ def test_an_option_that_comes_and_goes(name):
     assert count(one)[1] >= 4
 
 
-@recorded
+@here
 def test_parameters_that_change_in_place_and_that_are_others():
     one, other, x = pair()
     for number in range(4):
@@ -149,7 +135,7 @@ def test_parameters_that_change_in_place_and_that_are_others():
         assert torch.equal(one.parameters_flat, other.parameters_flat)
 
 
-@recorded
+@here
 def test_training_gives_the_same_bits():
     one, other, x = pair("hclt-tree")
     for number in range(4):
@@ -158,7 +144,7 @@ def test_training_gives_the_same_bits():
         assert torch.equal(one.parameters_flat, other.parameters_flat)
 
 
-@recorded
+@here
 def test_passes_that_are_held_keep_their_memory():
     one, other, x = pair()
     for start in (0, 3, 6):
@@ -171,7 +157,7 @@ def test_passes_that_are_held_keep_their_memory():
         assert torch.equal(*grads)
 
 
-@recorded
+@here
 def test_results_are_the_callers_own():
     one, _, x = pair()
     with torch.no_grad():
@@ -180,7 +166,7 @@ def test_results_are_the_callers_own():
             assert torch.equal(found, one(x[i : i + 4]))
 
 
-@recorded
+@here
 def test_other_passes_between():
     one, other, x = pair()
     for circuit in (one, other):
@@ -196,7 +182,7 @@ def test_other_passes_between():
     equal_step((one, other), x[3:8])
 
 
-@recorded
+@here
 def test_many_sizes_take_two_graphs_each():
     one, _, x = pair("one-variable")
     x = x.repeat(9, 1)
@@ -212,7 +198,7 @@ def test_many_sizes_take_two_graphs_each():
     assert replays[2] == replays[1] + 2 * 5
 
 
-@recorded
+@here
 def test_a_copy_has_recorded_nothing():
     one, other, x = pair()
     equal_step((one, other), x[:5])
@@ -222,7 +208,7 @@ def test_a_copy_has_recorded_nothing():
     equal_step((again, other), x[2:7])
 
 
-@recorded
+@here
 def test_other_parameters_than_its_own():
     one, _, x = pair()
     free = FreeParameters(one)

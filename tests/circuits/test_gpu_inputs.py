@@ -1,10 +1,6 @@
 """Circuits by kernels with inputs that torch computes, and with sums of block-sparse edges: against
 torch in float64. Interpreted, in a process of their own, and on CUDA where there is one."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -16,7 +12,6 @@ from rightfast.circuits import (
     DiscretizedLogistic,
     Gaussian,
     compile,
-    gpu,
     hclt,
     hmm,
     inputs,
@@ -25,23 +20,22 @@ from rightfast.circuits import (
     summate,
 )
 from rightfast.circuits.gpu import lowering
-from rightfast.runtime import Tape
 
 from .gpu_cases import (
     DEVICE,
     INTERPRETED,
     OPTIONS,
+    again_interpreted,
     built,
+    by_kernels,
     check,
     check_derivative,
     check_em,
     close,
+    here,
     twin,
 )
 
-here = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="not interpreted: see the last test"
-)
 TREE = [-1, 0, 0, 1, 1]
 OTHERS = [Gaussian(), Bernoulli(), DiscretizedLogistic(5), Categorical(4), Gaussian()]
 CIRCUITS = {
@@ -55,16 +49,7 @@ CIRCUITS = {
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Float32 circuits of the CPU are served by kernels, and recorded on a tape."""
-    if not INTERPRETED:
-        return
-    from rightfast.circuits.gpu import passes
-
-    def engine(plan, device, precision, graphs):
-        return passes.Engine(plan, lowering.tables_of(plan), device, precision, graphs, Tape())
-
-    monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
-    monkeypatch.setattr(gpu, "engine", engine)
+    by_kernels(monkeypatch, recorded=True)
 
 
 def data(circuit, batch, seed=0):
@@ -217,9 +202,4 @@ def test_sums_of_any_edges():
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
 @pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_interpreted(part):
-    """This file again, interpreted."""
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    again_interpreted(__file__, part)

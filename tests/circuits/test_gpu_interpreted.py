@@ -5,7 +5,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from rightfast.circuits import Categorical, gpu, rat_spn
+from rightfast.circuits import Categorical, rat_spn
 from rightfast.circuits.gpu import lowering
 from rightfast.circuits.options import Pass
 
@@ -14,19 +14,17 @@ from .gpu_cases import (
     SERVED,
     again_interpreted,
     built,
+    by_kernels,
     check,
     check_derivative,
     check_em,
+    interpreted,
 )
-
-interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
 
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Float32 circuits of the CPU are served by kernels."""
-    if INTERPRETED:
-        monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
+    by_kernels(monkeypatch)
 
 
 @interpreted

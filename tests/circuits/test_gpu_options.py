@@ -6,7 +6,7 @@ import torch
 
 pytest.importorskip("triton")
 
-from rightfast.circuits import Categorical, gpu, hmm, rat_spn
+from rightfast.circuits import Categorical, hmm, rat_spn
 from rightfast.circuits.gpu import lowering
 from rightfast.circuits.options import Pass
 
@@ -16,21 +16,20 @@ from .gpu_cases import (
     SERVED,
     again_interpreted,
     built,
+    by_kernels,
     check,
     check_derivative,
     close,
+    interpreted,
     real_rows,
 )
 
-interpreted = pytest.mark.skipif(not INTERPRETED, reason="not interpreted: see the last test")
 FAST = ("hmm", "shared")
 
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Float32 circuits of the CPU are served by kernels."""
-    if INTERPRETED:
-        monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
+    by_kernels(monkeypatch)
 
 
 def random(x, seed=0):

@@ -1,10 +1,6 @@
 """Queries to circuits by kernels: samples by chi-square, the others against torch in float64.
 Interpreted, in a process of their own, and on CUDA where there is one."""
 
-import os
-import subprocess
-import sys
-
 import pytest
 import torch
 
@@ -17,7 +13,6 @@ from rightfast.circuits import (
     DiscretizedLogistic,
     Gaussian,
     compile,
-    gpu,
     hclt,
     inputs,
     multiply,
@@ -26,36 +21,25 @@ from rightfast.circuits import (
 )
 from rightfast.circuits.gpu import lowering, tiles
 from rightfast.circuits.options import Pass
-from rightfast.runtime import Tape
 
 from .common import STRUCTURES
-from .gpu_cases import DEVICE, INTERPRETED, built, close
+from .gpu_cases import DEVICE, INTERPRETED, again_interpreted, built, by_kernels, close, here
 from .test_queries import assert_frequencies, completions_of, half_missing
 
-here = pytest.mark.skipif(
-    not (INTERPRETED or torch.cuda.is_available()), reason="not interpreted: see the last test"
-)
 COUNT, GIVEN = 2000, 128  # samples without evidence, and with some
 QUICK = ("hmm", "pd", "mixed-leaves", "ragged", "shared")  # for the interpreter
 
 
 @pytest.fixture(autouse=True)
 def kernels(monkeypatch):
-    """Float32 circuits of the CPU are served by kernels, and recorded on a tape."""
-    if not INTERPRETED:
-        return
-    from rightfast.circuits.gpu import passes
-
-    def engine(plan, device, precision, graphs):
-        return passes.Engine(plan, lowering.tables_of(plan), device, precision, graphs, Tape())
+    by_kernels(monkeypatch, recorded=True)
 
     def wide(children, batch):
         """The interpreter takes as long for a small tile as for a large one."""
         return tiles.power(children, 64), tiles.power(batch, 2048)
 
-    monkeypatch.setattr(tiles, "walk", wide)
-    monkeypatch.setattr(gpu, "takes", lambda device, dtype: dtype == torch.float32)
-    monkeypatch.setattr(gpu, "engine", engine)
+    if INTERPRETED:
+        monkeypatch.setattr(tiles, "walk", wide)
 
 
 @here
@@ -229,9 +213,4 @@ def test_columns_that_no_input_has():
 @pytest.mark.skipif(INTERPRETED, reason="runs above")
 @pytest.mark.parametrize("part", ["not slow", pytest.param("slow", marks=pytest.mark.slow)])
 def test_interpreted(part):
-    """This file again, interpreted."""
-    env = {**os.environ, "TRITON_INTERPRET": "1", "PYTHONPATH": os.pathsep.join(sys.path)}
-    command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-m", part, __file__]
-    done = subprocess.run(command, env=env, capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout[-5000:] + done.stderr[-2000:]
-    assert " passed" in done.stdout
+    again_interpreted(__file__, part)

@@ -75,9 +75,8 @@ def test_packed_of_anything_else(device):
 
 def test_a_subclass_beside_recordings(device):
     """What it comes to depends neither on its being the first of its shape nor on its not being."""
-    analysis, synthesis, down, up = tools(device, packed=True)
-    x = on(device)
-    found = analysis(x)
+    analysis, synthesis, _, _ = tools(device, packed=True)
+    found = analysis(on(device))
     sub = found._replace(flat=found.flat.as_subclass(Sub))
     for _ in range(2):
         assert type(synthesis(sub)) is Sub
@@ -86,7 +85,7 @@ def test_a_subclass_beside_recordings(device):
 
 
 def test_sparse_data_after_a_recording(device):
-    analysis, synthesis, down, up = tools(device)
+    analysis, synthesis, _, _ = tools(device)
     x = on(device)
     low, *details = analysis(x)
     synthesis([low, *details])
@@ -94,7 +93,7 @@ def test_sparse_data_after_a_recording(device):
         lambda: analysis(x.to_sparse()),
         lambda: synthesis([low.to_sparse(), *details]),
     ):
-        with pytest.raises(TypeError, match="expected .* dense"):
+        with pytest.raises(TypeError, match=r"expected .* dense"):
             call()
 
 
