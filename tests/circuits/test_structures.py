@@ -11,6 +11,8 @@ from rightfast.circuits import Categorical
 from rightfast.circuits.nodes import InputNodes
 from rightfast.circuits.structures import chow_liu
 
+from .common import assignments
+
 BINARY = Categorical(2)
 
 
@@ -76,6 +78,52 @@ def test_pd_has_all_boxes():
     assert float(circuits.marginal(uneven, x, torch.ones_like(x).bool())) == pytest.approx(0)
 
 
+def total(root):
+    """Of the probabilities of all assignments of binary variables."""
+    circuit = circuits.compile(root, dtype=torch.float64)
+    return float(circuit(assignments([2] * circuit.num_variables)).exp().sum().detach())
+
+
+def edges_of(root):
+    """Children of each inner sum, smaller scopes first, by its scope."""
+    nodes = circuits.nodes.topological(root)
+    sums = [n for n in nodes if isinstance(n, circuits.nodes.SumNodes) and n is not root]
+    return {tuple(sorted(n.scope)): n.num_children for n in sums}
+
+
+def test_pd_with_some_of_the_cuts():
+    whole = edges_of(circuits.pd((3, 3), 2, BINARY))
+    assert edges_of(circuits.pd((3, 3), 2, BINARY, max_cuts=4)) == whole
+    for most in (1, 2):
+        root = circuits.pd((3, 3), 2, BINARY, max_cuts=most)
+        found = edges_of(root)
+        assert found == {scope: min(2 * most, whole[scope]) for scope in found}
+        assert root.num_children == 4 * 2  # all cuts
+        assert total(root) == pytest.approx(1)
+
+    def scopes(seed):
+        root = circuits.pd((4, 4), 2, BINARY, max_cuts=1, seed=seed)
+        return [n.scope for n in circuits.nodes.topological(root)]
+
+    assert scopes(0) == scopes(0)
+    assert scopes(0) != scopes(1)
+
+
+@pytest.mark.parametrize("share", [False, True])
+@pytest.mark.parametrize("products", ["outer", "hadamard"])
+def test_rat_spn_by_its_products_and_inputs(products, share):
+    kind = {"products": products, "share_inputs": share}
+    root = circuits.rat_spn(8, 3, BINARY, depth=2, num_repetitions=2, **kind)
+    leaves = [n for n in circuits.nodes.topological(root) if isinstance(n, InputNodes)]
+    assert len(leaves) == 8 * (1 if share else 2)
+    children = {len(scope): count for scope, count in edges_of(root).items()}
+    assert children == ({4: 9} if products == "outer" else {2: 3, 4: 3})
+    for variables, depth in ((1, 2), (3, 5), (8, 2), (4, 0)):
+        assert total(circuits.rat_spn(variables, 3, BINARY, depth=depth, **kind)) == pytest.approx(
+            1
+        )
+
+
 def test_rat_spn_is_decided_by_its_seed():
     def scopes(seed):
         root = circuits.rat_spn(9, 2, BINARY, depth=2, num_repetitions=2, seed=seed)
@@ -122,6 +170,9 @@ def test_distributions_of_their_own():
         (lambda: circuits.hclt(parents=[-1], num_latents=2, dist=[BINARY] * 2), "got 2"),
         (lambda: circuits.pd((), 2, BINARY), "at least one axis"),
         (lambda: circuits.pd((2, 2), 2, BINARY, split_intervals=(1,)), "2 numbers"),
+        (lambda: circuits.pd((2, 2), 2, BINARY, max_cuts=0), "max_cuts must be at least 1"),
+        (lambda: circuits.pd((2, 2), 2, BINARY, seed=-1), "seed must be at least 0"),
+        (lambda: circuits.rat_spn(4, 2, BINARY, products="all"), "products must be 'outer' or"),
         (lambda: circuits.rat_spn(4, 2, BINARY, depth=-1), "depth must be at least 0"),
         (lambda: circuits.chow_liu_tree(torch.zeros(0, 3)), "not empty"),
         (lambda: circuits.chow_liu_tree(torch.tensor([[torch.nan]])), "finite"),
@@ -130,3 +181,8 @@ def test_distributions_of_their_own():
 def test_what_is_refused(call, message):
     with pytest.raises(ValueError, match=message):
         call()
+
+
+def test_a_seed_that_would_give_another_circuit_each_time():
+    with pytest.raises(TypeError, match="seed must be an int, got NoneType"):
+        circuits.pd((3, 3), 2, BINARY, max_cuts=1, seed=None)

@@ -29,7 +29,7 @@ def pd(
 
     ``split_intervals``, one or one for each axis: cuts lie at its multiples only. A smaller
     interval means more boxes: a grid of a x b cells has about a^2 b^2 / 4. ``max_cuts``: at most so
-    many of the cuts of a box, drawn by ``seed``; the whole has all of its cuts.
+    many of the cuts of a box, drawn by ``seed``, 0 or more; the whole has all of its cuts.
     """
     if not shape:
         raise ValueError("shape must have at least one axis, got none")
@@ -46,6 +46,7 @@ def pd(
     dists = one_each(dist, strides[0] * sizes[0])
     if max_cuts is not None:
         positive("max_cuts", max_cuts)
+    positive("seed", seed, 0)
     nodes: dict[Box, CircuitNodes] = {}
     whole = tuple((0, n) for n in sizes)
     picked = random.Random(seed)
