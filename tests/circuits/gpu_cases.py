@@ -100,7 +100,7 @@ def check(circuit, exact, x, missing=None, weights=None, tolerance=2e-5, options
     with torch.no_grad():
         found = circuit(x, missing_mask=missing, **given)
         wanted = exact(x.cpu(), missing_mask=far, **given)
-    assert type(circuit.state).__module__ == "rightfast.circuits.gpu.passes"
+    assert type(circuit.state).__module__ == "rightfast.circuits.gpu.state"
     close(found, wanted, tolerance)
     close(real_rows(circuit.state.n), real_rows(exact.state.n), tolerance)
     rows = circuit.backward(weights, log_space=options.log_space).rows

@@ -20,7 +20,7 @@ from rightfast.circuits.options import Pass
 from rightfast.circuits.plan import InputFamily
 
 if TYPE_CHECKING:
-    from rightfast.circuits.gpu.passes import State as KernelState
+    from rightfast.circuits.gpu.state import State as KernelState
 
 
 @dataclass(frozen=True)

@@ -21,9 +21,10 @@ from rightfast.circuits.workspace import Pool
 if TYPE_CHECKING:
     from rightfast.circuits.gpu import passes
     from rightfast.circuits.gpu.data import Data
+    from rightfast.circuits.gpu.state import State as KernelState
 
 Found: TypeAlias = Union[evidence.Evidence, "Data"]
-AnyState: TypeAlias = Union[State, "passes.State"]
+AnyState: TypeAlias = Union[State, "KernelState"]
 DTYPES = (torch.float32, torch.float64)
 
 

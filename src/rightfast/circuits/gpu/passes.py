@@ -1,4 +1,4 @@
-"""Passes by kernels: an `Engine` for a circuit on a device, a `State` for what a pass left."""
+"""Passes by kernels: an `Engine` for a circuit on a device, a `Workspace` for a pass at a time."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 
 from rightfast.circuits import evidence
-from rightfast.circuits.backward import Flows
 from rightfast.circuits.gpu import backward_pass, backward_steps, max_steps, other_inputs, steps
 from rightfast.circuits.gpu.data import Data
 from rightfast.circuits.gpu.descent import Descent, Walk
+from rightfast.circuits.gpu.state import State, written
 from rightfast.circuits.gpu.steps import Memory, Settings
 from rightfast.circuits.gpu.tables import Tables
 from rightfast.circuits.options import Pass
@@ -78,7 +78,7 @@ class Engine:
         if len(self._free) < SPARE:
             self._free.append(workspace)
 
-    def run(self, data: Data, options: Pass, parameters: Tensor) -> "State":
+    def run(self, data: Data, options: Pass, parameters: Tensor) -> State:
         """A forward pass; its state is the caller's alone."""
         workspace = self.take()
         maximum = options.algorithm == "mpe"
@@ -109,7 +109,7 @@ class Engine:
         update = Update(float(step_size), float(pseudocount), keep)
         bound = {"theta": parameters, "flows": flows, "tables": self.ints}
         self._update_graphs(update, bound=bound)
-        _written(parameters)
+        written(parameters)
 
     def _update(self, update: Update, theta: Tensor, flows: Tensor, tables: Tensor) -> None:
         found = self._updates.get(update.keep_zero_params)
@@ -294,94 +294,6 @@ class Workspace:
         return out
 
 
-@dataclass
-class State:
-    """What a forward pass leaves; its buffers are its own until it is dropped."""
-
-    engine: Engine
-    data: Data
-    options: Pass
-    settings: Settings
-    parameters: Tensor
-    version: int
-    workspace: Workspace
-    root: Tensor
-    backward_passes: int = 0
-
-    @property
-    def plan(self) -> Plan:
-        """Of the circuit."""
-        return self.engine.plan
-
-    @property
-    def batch(self) -> int:
-        """Samples."""
-        return self.data.batch
-
-    @property
-    def n(self) -> Tensor:
-        """Log-values of all rows, [rows, batch]; of the constant rows nothing."""
-        return self.workspace.rows(self.batch, "n")
-
-    def log_likelihood(self) -> Tensor:
-        """The root's values: [batch]."""
-        return self.root.detach()
-
-    def flows(
-        self,
-        root_flow: Tensor,
-        options: Pass,
-        statistics: Tensor | None = None,
-        derivative: bool = False,
-    ) -> Flows:
-        """A backward pass, as `backward.run` has it."""
-        if not self.batch:
-            rows = self.parameters.new_zeros(self.plan.num_rows, 0)
-            return Flows(rows, torch.zeros_like(self.parameters) if derivative else None)
-        self.backward_passes += 1
-        log_space = options.log_space
-        found = self.workspace.backward(
-            backward_pass.Options(
-                self.settings, statistics is not None, derivative, log_space, options.temperature
-            ),
-            fed={
-                "x": self.data.x,
-                "missing": self.data.missing,
-                "weights": root_flow.contiguous(),  # one that autograd has expanded
-            },
-            bound={"theta": self.parameters, "out": statistics, "tables": self.engine.ints},
-        )
-        if statistics is not None:
-            _written(statistics)
-        memory = self.workspace.memory(self.batch, True)
-        given = (self.plan, self.data, self.parameters, memory, self.settings)
-        for one in self.engine.tables.others:
-            if statistics is not None:
-                other_inputs.add_statistics(one, *given, statistics)
-            if found is not None:
-                other_inputs.write_gradient(one, *given, found)
-        rows = self.workspace.rows(self.batch, "logs" if log_space else "flows")
-        return Flows(rows, found, self, self.backward_passes)
-
-    def walk(self, generator: torch.Generator | None) -> Tensor:
-        """What is missing, drawn from the posterior, or without a generator decoded from the maxima
-        of an "mpe" pass: [batch, variables]; -1 or NaN for an impossible sample."""
-        descent = self.engine.descent()
-        if not self.batch:
-            return torch.empty_like(self.data.x, dtype=descent.dtype)
-        walk = Walk(self.batch, True, self.data.missing is not None, generator is not None)
-        return self.workspace.walk(walk, descent, self.parameters, self.data, generator)
-
-    def __del__(self) -> None:
-        self.engine.give_back(self.workspace)
-
-
 def _seed(generator: torch.Generator) -> Tensor:
     """The next number of a generator, on its device."""
     return torch.randint(2**63 - 1, (1,), generator=generator, device=generator.device)
-
-
-def _written(tensor: Tensor) -> None:
-    """Tells autograd, which may have kept it for a backward pass to come."""
-    if not tensor.is_inference():
-        torch.autograd.graph.increment_version(tensor)
