@@ -82,7 +82,10 @@ def test_inputs_that_are_not_categorical(name):
 
 
 @here
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [OPTIONS[0], *(pytest.param(*o.values, id=o.id, marks=pytest.mark.slow) for o in OPTIONS[1:])],
+)
 def test_options(options):
     """Maxima, a temperature, log space."""
     circuit, exact, _ = built((CIRCUITS["all-kinds"](), [2]), zeros=True)

@@ -27,9 +27,18 @@ def kernels(monkeypatch):
     by_kernels(monkeypatch)
 
 
+# The others are slow: one of every kind of structure is enough for each change.
+QUICK = ("hmm", "hclt-tree", "pd", "rat", "shared", "mixed-leaves", "ragged")
+
+
 @interpreted
 @pytest.mark.parametrize(
-    ("name", "zeros"), [(name, True) for name in SERVED] + [("hmm", False), ("pd", False)]
+    ("name", "zeros"),
+    [
+        *(pytest.param(n, True, marks=() if n in QUICK else pytest.mark.slow) for n in SERVED),
+        ("hmm", False),
+        ("pd", False),
+    ],
 )
 def test_structures(name, zeros, monkeypatch):
     """With zeros, scaled elements are kept, as they are where there are many sums."""

@@ -24,7 +24,7 @@ from .gpu_cases import (
     real_rows,
 )
 
-FAST = ("hmm", "shared")
+FAST = ("shared",)
 
 
 @pytest.fixture(autouse=True)
@@ -65,7 +65,13 @@ def test_derivatives_of_maxima(name):
 
 
 @interpreted
-@pytest.mark.parametrize("options", OPTIONS)
+@pytest.mark.parametrize(
+    "options",
+    [
+        *OPTIONS[:1],
+        *(pytest.param(*o.values, id=o.id, marks=pytest.mark.slow) for o in OPTIONS[1:]),
+    ],
+)
 def test_sums_that_come_in_parts(options, monkeypatch):
     """Here those of two children and more."""
     monkeypatch.setattr(lowering, "LEAST_CHILDREN", 1)

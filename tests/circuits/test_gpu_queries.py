@@ -140,7 +140,9 @@ def test_impossible_evidence_and_what_is_no_value():
 
 
 @here
-@pytest.mark.parametrize("name", ["hmm", "ragged", "mixed-leaves"])
+@pytest.mark.parametrize(
+    "name", ["ragged", *(pytest.param(n, marks=pytest.mark.slow) for n in ("hmm", "mixed-leaves"))]
+)
 def test_the_others(name):
     circuit, exact, x = built(name, zeros=True)
     far = x.cpu()[:20]
@@ -156,7 +158,13 @@ def test_the_others(name):
 
 
 @here
-@pytest.mark.parametrize("name", ["hmm", "ragged", "mixed-leaves", "shared"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "mixed-leaves",
+        *(pytest.param(n, marks=pytest.mark.slow) for n in ("hmm", "ragged", "shared")),
+    ],
+)
 def test_maxima(name):
     """From an "mpe" pass, against one by torch."""
     circuit, exact, x = built(name, zeros=True)
