@@ -1,7 +1,6 @@
 """`compile` and `Circuit`: a plan, its parameters, and the passes over them."""
 
 from dataclasses import replace
-from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeAlias, Union
 
 import torch
@@ -104,7 +103,7 @@ class Circuit(nn.Module):
 
         Raises TypeError or ValueError for data that does not fit: see `evidence.read`.
         """
-        options = _options(algorithm, alpha, temperature)
+        options = Pass(algorithm, alpha, temperature)
         found = self.read(x, missing_mask)
         return self.evaluate(found, options, self.parameters_flat)
 
@@ -257,7 +256,3 @@ def initial_parameters(plan: Plan, seed: int, dtype: torch.dtype) -> Tensor:
             values = owner.initial(generator)
         flat[place.offset : place.offset + size] = values.reshape(-1)
     return flat
-
-
-# One object a choice: making and checking it takes longer than to find it.
-_options = lru_cache(maxsize=64)(Pass)

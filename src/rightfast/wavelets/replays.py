@@ -89,7 +89,7 @@ class Pass:
 
     With ``bound``, what is given is read where it is, by recordings that hold its addresses, not
     its memory: each replay serves a call with live tensors there. Else it is copied. ``lock`` is
-    that of all passes of a backend, which puts their streams in order.
+    that of all passes of a transform, which puts their streams in order.
     """
 
     def __init__(

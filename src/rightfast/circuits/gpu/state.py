@@ -77,9 +77,9 @@ class State:
         )
         if statistics is not None:
             written(statistics)
-        memory = self.workspace.memory(self.batch, True)
-        given = (self.plan, self.data, self.parameters, memory, self.settings)
         for one in self.engine.tables.others:
+            memory = self.workspace.memory(self.batch, True)
+            given = (self.plan, self.data, self.parameters, memory, self.settings)
             if statistics is not None:
                 other_inputs.add_statistics(one, *given, statistics)
             if found is not None:
